@@ -1,0 +1,36 @@
+# One command each, on a machine with Python 3.11 or newer; .venv is made where it is missing.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: train test check format tensorboard setup clean
+
+train: setup            ## the main job: train on the built-in corpus and score its test set
+	$(BIN)/python scripts/train.py $(ARGS)
+
+test: setup             ## the test suite
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+check: setup            ## format, lint, types, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+format: setup           ## let ruff mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+tensorboard: setup      ## watch the runs on http://localhost:6006
+	$(BIN)/tensorboard --logdir logs --samples_per_plugin images=200
+
+setup: .venv/.installed
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:                  ## remove the environment and caches, never logs
+	rm -rf .venv build *.egg-info .pytest_cache .ruff_cache .mypy_cache data/cache

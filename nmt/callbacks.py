@@ -1,0 +1,229 @@
+"""When to translate, score, draw and save during training."""
+
+import logging
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
+
+from nmt import alignment, metrics, plotting
+from nmt.data.batching import Batch
+from nmt.data.datamodule import TranslationDataModule
+from nmt.decoding import greedy_search
+
+log = logging.getLogger(__name__)
+
+
+class ScoreValidation(Callback):
+    """BLEU and chrF of greedy translations, detokenised, against the untouched references.
+
+    Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference.
+    """
+
+    def __init__(self, *, num_samples: int) -> None:
+        self.num_samples = num_samples
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
+        loader = trainer.val_dataloaders
+        num_batches = trainer.num_val_batches[0]
+        translations: dict[int, str] = {}
+        for number, batch in enumerate(loader):
+            if number == num_batches:
+                break
+            hypotheses = greedy_search(pl_module.translator, batch.src.to(pl_module.device))
+            texts = data.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+            translations.update(zip(batch.indices.tolist(), texts, strict=True))
+        translations = _from_all_ranks(trainer, translations)
+        rows = sorted(translations)
+        references = [data.val_text[row]["tgt"] for row in rows]
+        scores = metrics.score(
+            [translations[row] for row in rows], references, names=("bleu", "chrf"), num_bootstrap=0
+        )
+        for name, result in scores.items():
+            pl_module.log(f"val/{name}", result["score"], rank_zero_only=False)
+        pl_module.progress["val/bleu"] = f"{scores['bleu']['score']:.1f}"
+        if trainer.is_global_zero:
+            self._write_samples(trainer, data, rows, translations)
+
+    def _write_samples(
+        self, trainer: L.Trainer, data: TranslationDataModule, rows: list[int], translations: dict[int, str]
+    ) -> None:
+        table = ["| | source | reference | translation |", "|---|---|---|---|"]
+        for row in rows[: self.num_samples]:
+            cells = (data.val_text[row]["src"], data.val_text[row]["tgt"], translations[row])
+            table.append(f"| {row} | " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        for writer in _writers(trainer):
+            writer.add_text("val/translations", "\n".join(table), trainer.global_step)
+
+
+class DrawAlignments(Callback):
+    """Cross-attention at each validation, read while the references are forced.
+
+    Logs `val/attention/*` statistics over the whole set, `val/aer` where the data have gold alignments (the
+    weights read as emitted: row t belongs to the piece that step t emits), and a heatmap of each of
+    `num_sentences` fixed sentences, as image `val/alignment/ROW` and as a PNG in `directory`. `labels` are
+    whole words or pieces. Does nothing for a model without attention.
+    """
+
+    def __init__(self, *, num_sentences: int, labels: str, directory: str) -> None:
+        if labels not in ("words", "pieces"):
+            raise ValueError(f"callbacks.alignments.labels is words or pieces, got {labels}")
+        self.num_sentences, self.labels, self.directory = num_sentences, labels, Path(directory)
+        self._weights: dict[int, torch.Tensor] = {}
+
+    def on_validation_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._weights.clear()
+
+    def on_validation_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        if outputs["weights"] is None:
+            return
+        weights = outputs["weights"].float().cpu()
+        num_source = (batch.src != pl_module.translator.pad_id).sum(1).tolist()
+        num_target = (batch.tgt_out != pl_module.translator.pad_id).sum(1).tolist()
+        for row, each, rows, columns in zip(
+            batch.indices.tolist(), weights, num_target, num_source, strict=True
+        ):
+            self._weights[row] = each[:rows, :columns].clone()
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        collected = _from_all_ranks(trainer, self._weights)
+        self._weights = {}
+        if not collected:
+            return
+        data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
+        for name, value in alignment.statistics(list(collected.values())).items():
+            pl_module.log(f"val/attention/{name}", value, rank_zero_only=False)
+        if "alignment" in data.val_text.column_names:
+            score = alignment_error(data, collected)
+            pl_module.log("val/aer", score.aer, rank_zero_only=False)
+            pl_module.progress["val/aer"] = f"{score.aer:.3f}"
+        if trainer.is_global_zero:
+            for row in fixed_sentences(data, sorted(collected), self.num_sentences):
+                self._draw(trainer, data, row, collected[row])
+
+    def _draw(
+        self, trainer: L.Trainer, data: TranslationDataModule, row: int, weights: torch.Tensor
+    ) -> None:
+        sentence = data.val_text[row]
+        gold = None
+        if self.labels == "words":
+            source, target = sentence["src"].split(), sentence["tgt"].split()
+            weights = word_weights(data, row, weights)
+            if "alignment" in sentence:
+                gold = alignment.parse_pharaoh(sentence["alignment"])
+        else:
+            source = data.tokenizer.source_pieces(data.val[row]["src_ids"])
+            target = data.tokenizer.target_pieces(data.val[row]["tgt_ids"])
+        figure = plotting.heatmap(
+            weights, source, target, title=f"sentence {row}, step {trainer.global_step}", gold=gold
+        )
+        plotting.to_png(figure, self.directory / f"val_{row:04d}_step_{trainer.global_step:06d}.png")
+        image = plotting.to_array(figure)
+        for writer in _writers(trainer):
+            writer.add_image(f"val/alignment/{row}", image, trainer.global_step, dataformats="HWC")
+
+
+def word_weights(data: TranslationDataModule, row: int, weights: torch.Tensor) -> Any:
+    """The weights [T, S] between pieces of a validation pair as weights between its whitespace words."""
+    sentence = data.val_text[row]
+    _, source_words = data.tokenizer.align_source(sentence["src"])
+    _, target_words = data.tokenizer.align_target(sentence["tgt"])
+    return alignment.words_from_pieces(weights, target_words, source_words)
+
+
+def alignment_error(data: TranslationDataModule, weights: dict[int, torch.Tensor]) -> Any:
+    """AER of the most attended source word of each target word against the gold of the validation set."""
+    links, golds = [], []
+    for row, each in weights.items():
+        links.append(alignment.links_from_weights(word_weights(data, row, each)))
+        golds.append(alignment.parse_pharaoh(data.val_text[row]["alignment"]))
+    return alignment.aer(links, golds, golds)
+
+
+def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -> list[int]:
+    """The first rows whose reference has 6 to 16 words (any row where too few have): the same each time."""
+    lengths = {row: len(data.val_text[row]["tgt"].split()) for row in rows[: 50 * number]}
+    return sorted(sorted(lengths, key=lambda row: (not 6 <= lengths[row] <= 16, row))[:number])
+
+
+class SaveOnInterrupt(Callback):
+    """Ctrl-C (or a termination that raises KeyboardInterrupt) saves `last.ckpt` before the run ends."""
+
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        if not isinstance(exception, KeyboardInterrupt):
+            return
+        for callback in trainer.checkpoint_callbacks:
+            if isinstance(callback, ModelCheckpoint) and callback.dirpath:
+                trainer.save_checkpoint(os.path.join(callback.dirpath, "last.ckpt"))
+                log.warning("interrupted at step %d: saved last.ckpt", trainer.global_step)
+                return
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint beside its place, flushes it, then renames: never half a file under its name."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+class ProgressBar(TQDMProgressBar):
+    """The epoch's bar with loss, tokens/s, the last validation scores and the time left of the whole run."""
+
+    def __init__(self, refresh_rate: int = 10) -> None:
+        super().__init__(refresh_rate=refresh_rate)
+        self._started = 0.0
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        self._started = time.perf_counter()
+        self._first_step = trainer.global_step
+
+    def get_metrics(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, Any]:
+        shown = dict(pl_module.progress)
+        done = trainer.global_step - self._first_step
+        if self._started and done and trainer.estimated_stepping_batches != float("inf"):
+            rate = (time.perf_counter() - self._started) / done
+            left = max(0.0, rate * (trainer.estimated_stepping_batches - trainer.global_step))
+            shown["left"] = str(timedelta(seconds=round(left)))
+        return shown
+
+
+def _from_all_ranks(trainer: L.Trainer, part: dict[int, Any]) -> dict[int, Any]:
+    """The union of every rank's dictionary by example, in order, on every rank."""
+    if trainer.world_size > 1:
+        parts: list[Any] = [None] * trainer.world_size
+        torch.distributed.all_gather_object(parts, part)
+        part = {row: value for each in parts for row, value in each.items()}
+    return dict(sorted(part.items()))
+
+
+def _writers(trainer: L.Trainer) -> list[Any]:
+    """The TensorBoard writers among the loggers."""
+    return [logger.experiment for logger in trainer.loggers if hasattr(logger.experiment, "add_image")]

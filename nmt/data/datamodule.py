@@ -1,0 +1,120 @@
+"""From text to batches of piece ids, for Lightning."""
+
+import logging
+from functools import partial
+from typing import Any
+
+import lightning as L
+import numpy as np
+from datasets import Dataset
+from torch.utils.data import DataLoader
+
+from nmt.data.batching import Batch, TokenBatchSampler, collate
+from nmt.data.corpus import filter_pairs
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+
+log = logging.getLogger(__name__)
+
+
+class TranslationDataModule(L.LightningDataModule):
+    """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
+
+    Training pairs are filtered by length and ratio, with the counts logged; validation lines are all kept, in
+    order, untouched. `max_tokens` bounds the padded tokens of a batch.
+    """
+
+    def __init__(
+        self,
+        splits: dict[str, Dataset],
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        max_ratio: float,
+        max_tokens: int,
+        num_workers: int,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        for split in ("train", "val"):
+            if split not in splits:
+                raise UserError(f"the data have no {split} split; training needs train and val")
+        self.tokenizer = tokenizer
+        self.max_tokens, self.num_workers, self.seed = max_tokens, num_workers, seed
+        self.val_text = splits["val"]
+        self.val = encode(splits["val"], tokenizer)
+        encoded = encode(splits["train"], tokenizer)
+        self.train, self.filter_counts = filter_pairs(encoded, max_length=max_length, max_ratio=max_ratio)
+        log.info(
+            "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
+        )
+        self._lengths = {name: _lengths(rows) for name, rows in (("train", self.train), ("val", self.val))}
+
+    def sampler(self, split: str, *, shuffle: bool, epoch: int = 0) -> TokenBatchSampler:
+        """Batches of a split for this rank. A validation pair longer than the budget is a batch of its own."""
+        src_lengths, tgt_lengths = self._lengths[split]
+        longest = int(max(src_lengths.max(), tgt_lengths.max()))
+        trainer = self.trainer
+        sampler = TokenBatchSampler(
+            src_lengths,
+            tgt_lengths,
+            max_tokens=self.max_tokens if shuffle else max(self.max_tokens, longest),
+            shuffle=shuffle,
+            seed=self.seed,
+            num_replicas=trainer.world_size if trainer else 1,
+            rank=trainer.global_rank if trainer else 0,
+        )
+        sampler.set_epoch(epoch)
+        return sampler
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        epoch = self.trainer.current_epoch if self.trainer else 0
+        sampler = self.sampler("train", shuffle=True, epoch=epoch)
+        share = sampler.padding_share()
+        log.info("epoch %d: %d batches, %.1f %% padding", epoch, len(sampler), 100 * share)
+        if self.trainer:
+            for logger in self.trainer.loggers:
+                logger.log_metrics({"train/padding": share}, step=self.trainer.global_step)
+        return self._loader(self.train, sampler)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        return self._loader(self.val, self.sampler("val", shuffle=False))
+
+    def _loader(self, rows: Dataset, sampler: TokenBatchSampler) -> DataLoader[Batch]:
+        return DataLoader(
+            rows,  # type: ignore[arg-type]
+            batch_sampler=sampler,
+            collate_fn=partial(collate, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id),
+            num_workers=self.num_workers,
+            persistent_workers=False,
+        )
+
+
+def encode(dataset: Dataset, tokenizer: Tokenizer) -> Dataset:
+    """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content."""
+    return dataset.map(
+        _encode_rows,
+        batched=True,
+        with_indices=True,
+        fn_kwargs={"tokenizer": tokenizer},
+        remove_columns=dataset.column_names,
+        desc="pieces",
+    )
+
+
+def _encode_rows(rows: dict[str, list[str]], indices: list[int], tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
+        "index": indices,
+        "src_ids": tokenizer.encode_source(rows["src"]),
+        "tgt_ids": tokenizer.encode_target(rows["tgt"]),
+    }
+
+
+def _lengths(rows: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """How many pieces each pair has on either side."""
+    table = rows.with_format("arrow")[:]
+    return tuple(_list_lengths(table[name]) for name in ("src_ids", "tgt_ids"))  # type: ignore[return-value]
+
+
+def _list_lengths(column: Any) -> np.ndarray:
+    return np.concatenate([np.diff(chunk.offsets.to_numpy()) for chunk in column.chunks])

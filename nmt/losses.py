@@ -1,0 +1,35 @@
+"""Losses as sums with their counts; averages are taken once, over tokens, by whoever owns the window."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class LossSum(NamedTuple):
+    """Sums over a batch, in nats.
+
+    smoothed: what is minimised (label-smoothed cross-entropy), scalar.
+    nll: the plain negative log-likelihood, what perplexity is made of, scalar, no gradient.
+    num_tokens: how many target pieces (end of sentence included, padding not) both are sums over, scalar.
+    """
+
+    smoothed: Tensor
+    nll: Tensor
+    num_tokens: Tensor
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothing: float) -> LossSum:
+    """Label-smoothed cross-entropy `(1-e) * -log p(y) + e * mean_v -log p(v)` (Szegedy et al. 2016), summed.
+
+    logits [B, T, V], targets [B, T]; positions whose target is `pad_id` count for nothing.
+    """
+    flat_targets = targets.reshape(-1)
+    real = flat_targets != pad_id
+    log_probs = F.log_softmax(logits.reshape(-1, logits.size(-1)).float(), dim=-1)  # [B*T, V]
+    nll = F.nll_loss(log_probs, flat_targets, ignore_index=pad_id, reduction="sum")
+    if label_smoothing == 0.0:
+        return LossSum(nll, nll.detach(), real.sum())
+    spread = -(log_probs.mean(dim=-1) * real).sum()
+    smoothed = (1.0 - label_smoothing) * nll + label_smoothing * spread
+    return LossSum(smoothed, nll.detach(), real.sum())

@@ -1,0 +1,34 @@
+"""Masks and the softmax over them. One polarity everywhere: True is a real token."""
+
+import torch
+from torch import Tensor
+
+
+def padding_mask(ids: Tensor, pad_id: int) -> Tensor:
+    """True where `ids` [B, S] holds a real token. Returns bool [B, S]."""
+    return ids != pad_id
+
+
+def causal_mask(size: int, device: torch.device | None = None) -> Tensor:
+    """True where target position t (row) may look at position u (column): `u <= t`. Returns bool [T, T]."""
+    return torch.ones(size, size, dtype=torch.bool, device=device).tril()
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last dimension of `scores` [..., S], restricted to the real positions of `mask`.
+
+    `w_j = exp(e_j) / sum_{k real} exp(e_k)` for real j, and exactly 0 elsewhere. `mask` broadcasts against
+    `scores` and must hold at least one real position a row (collation sees to it): a row without any is NaN.
+    """
+    return scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)
+
+
+def reverse_within_length(x: Tensor, lengths: Tensor) -> Tensor:
+    """Reverse each sentence of `x` [B, S, ...] within its own length; padding stays where it is.
+
+    An involution: applied twice it gives `x` back. `lengths` [B] counts the real tokens.
+    """
+    positions = torch.arange(x.size(1), device=x.device)  # [S]
+    reversed_positions = lengths.unsqueeze(1) - 1 - positions  # [B, S]
+    index = torch.where(reversed_positions >= 0, reversed_positions, positions)
+    return x[torch.arange(x.size(0), device=x.device).unsqueeze(1), index]

@@ -1,0 +1,92 @@
+"""What every translator offers; all that training, decoding and alignment know of a model."""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+
+class Forward(NamedTuple):
+    """Teacher-forced output: logits [B, T, V]; weights [B, T, S] where asked for and where the model has any."""
+
+    logits: Tensor
+    weights: Tensor | None
+
+
+class Step(NamedTuple):
+    """One decoding step of N hypotheses: logits [N, V], the state after it, weights [N, S] or None."""
+
+    logits: Tensor
+    state: Any
+    weights: Tensor | None
+
+
+class Memory(NamedTuple):
+    """What the encoder leaves behind, once a sentence.
+
+    states: encoder states [B, S, M].
+    mask: True is a real source token [B, S].
+    keys: what scores are computed against, projected once a sentence [B, S, K] (None where nothing attends).
+    summary: one vector a sentence that starts the decoder [B, E] (None where the decoder needs none).
+    """
+
+    states: Tensor
+    mask: Tensor
+    keys: Any
+    summary: Tensor | None
+
+
+def select(tree: Any, index: Tensor) -> Any:
+    """Rows `index` of every tensor in a plain container (tuple, named tuple, list, dict, None), in that order.
+
+    The first dimension of each tensor is the sentence or the hypothesis: one function reorders the state of
+    any model, and drops finished sentences from any memory.
+    """
+    if tree is None:
+        return None
+    if isinstance(tree, Tensor):
+        return tree.index_select(0, index)
+    if isinstance(tree, dict):
+        return {name: select(part, index) for name, part in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(select(part, index) for part in tree))
+    if isinstance(tree, list | tuple):
+        return type(tree)(select(part, index) for part in tree)
+    raise TypeError(f"a state holds tensors in plain containers, got {type(tree).__name__}")
+
+
+class Translator(nn.Module, ABC):
+    """A sequence-to-sequence model `p(y | x) = prod_t p(y_t | y_<t, x)`.
+
+    Source ids end with `eos_id`; target input begins with `bos_id`. Nothing is remembered on `self` between
+    calls: what the decoder remembers is its state, a value that goes in and comes out.
+    """
+
+    pad_id: int
+    bos_id: int
+    eos_id: int
+
+    @property
+    @abstractmethod
+    def has_attention(self) -> bool:
+        """Whether the decoder attends, so that there are weights to ask for."""
+
+    @abstractmethod
+    def encode(self, src: Tensor, src_mask: Tensor) -> Any:
+        """Encode `src` [B, S] under `src_mask` [B, S] (True is real). Returns a plain container, B first."""
+
+    @abstractmethod
+    def forward(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Forward:
+        """Logits of every next piece under teacher forcing; `tgt_in` [B, T] begins with `bos_id`."""
+
+    @abstractmethod
+    def init_state(self, memory: Any) -> Any:
+        """The decoder's state before the first step, one hypothesis a sentence: tensors with B first."""
+
+    @abstractmethod
+    def step(self, tgt_prev: Tensor, state: Any, memory: Any, *, need_weights: bool = False) -> Step:
+        """Advance N = B * K hypotheses by one piece: `tgt_prev` [N], the K hypotheses of a sentence adjacent.
+
+        `state` has N first, `memory` B first: source states are shared by the hypotheses of a sentence, not
+        copied. Returns logits [N, V] of the piece after `tgt_prev`.
+        """

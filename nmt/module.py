@@ -1,0 +1,150 @@
+"""Training steps, the optimizer and its schedule, and what is logged at each step."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+
+from nmt.data.batching import Batch
+from nmt.losses import LossSum, cross_entropy
+from nmt.masks import padding_mask
+from nmt.models.base import Translator
+
+
+class TranslationModule(L.LightningModule):
+    """Minimises label-smoothed cross-entropy, averaged once over the target tokens of an optimizer step.
+
+    The loss of each batch is a sum; gradients are divided by the number of target tokens of the whole
+    accumulation window over all ranks just before they are clipped. Losses are logged in nats a target piece,
+    without smoothing.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        *,
+        optimizer: Callable[..., torch.optim.Optimizer],
+        scheduler: Callable[..., dict[str, Any]],
+        label_smoothing: float,
+    ) -> None:
+        super().__init__()
+        self.translator = translator
+        self.optimizer_factory = optimizer
+        self.scheduler_factory = scheduler
+        self.label_smoothing = label_smoothing
+        self.progress: dict[str, str] = {}  # what the progress bar shows
+        self._window_tokens: list[Tensor] = []  # since the last optimizer step
+        self._since_log: list[LossSum] = []
+        self._grad_norm: Tensor | None = None
+        self._last_logged_step = 0
+        self._clock = time.perf_counter()
+        self._val_sums: list[LossSum] = []
+        self.train_seconds = 0.0
+        self.train_tokens = 0
+
+    def forward(self, batch: Batch, *, need_weights: bool = False) -> tuple[LossSum, Tensor | None]:
+        """The batch's loss, and the cross-attention weights [B, T, S] where asked for."""
+        model = self.translator
+        memory = model.encode(batch.src, padding_mask(batch.src, model.pad_id))
+        logits, weights = model(memory, batch.tgt_in, need_weights=need_weights)
+        smoothing = self.label_smoothing if self.training else 0.0
+        loss = cross_entropy(logits, batch.tgt_out, pad_id=model.pad_id, label_smoothing=smoothing)
+        return loss, weights
+
+    # training
+
+    def on_train_epoch_start(self) -> None:
+        self._restart_clock()
+
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+        loss, _ = self(batch)
+        self._window_tokens.append(loss.num_tokens)
+        self._since_log.append(LossSum(loss.smoothed.detach(), loss.nll, loss.num_tokens))
+        # Lightning divides by the number of accumulated batches; a sum must not be.
+        return loss.smoothed * self.trainer.accumulate_grad_batches
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """From the gradient of the summed loss to that of the mean over the window's tokens, all ranks'."""
+        num_tokens = torch.stack(self._window_tokens).sum().float()
+        self._window_tokens.clear()
+        world_size = self.trainer.world_size  # DDP has averaged over ranks what should be summed
+        if world_size > 1:
+            num_tokens = self.trainer.strategy.reduce(num_tokens, reduce_op="sum")
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        torch._foreach_mul_(gradients, world_size / num_tokens)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        limit = float("inf") if gradient_clip_val is None else gradient_clip_val
+        self._grad_norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit)
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
+        step = self.trainer.global_step
+        if step == self._last_logged_step or step % self.trainer.log_every_n_steps:
+            return
+        self._last_logged_step = step
+        loss = sum(float(part.nll) for part in self._since_log)
+        num_tokens = sum(int(part.num_tokens) for part in self._since_log)
+        tokens_per_second = num_tokens / self._restart_clock(num_tokens)
+        metrics = {
+            "train/loss": loss / num_tokens,
+            "train/tokens_per_second": tokens_per_second,
+            "train/lr": self.trainer.optimizers[0].param_groups[0]["lr"],
+            "train/grad_norm": float(self._grad_norm) if self._grad_norm is not None else float("nan"),
+        }
+        for logger in self.loggers:
+            logger.log_metrics(metrics, step=step)
+        self.progress["loss"] = f"{metrics['train/loss']:.3f}"
+        self.progress["tokens/s"] = f"{tokens_per_second:,.0f}"
+
+    def on_validation_start(self) -> None:
+        self._restart_clock(sum(int(part.num_tokens) for part in self._since_log))
+
+    def on_validation_end(self) -> None:
+        self._restart_clock()
+
+    def _restart_clock(self, num_tokens: int = 0) -> float:
+        """Seconds of training since the last restart; they and the tokens seen in them are counted."""
+        now = time.perf_counter()
+        seconds, self._clock = now - self._clock, now
+        self._since_log.clear()
+        if num_tokens:
+            self.train_seconds += seconds
+            self.train_tokens += num_tokens
+        return seconds
+
+    # validation
+
+    def on_validation_epoch_start(self) -> None:
+        self._val_sums.clear()
+
+    def validation_step(self, batch: Batch, batch_index: int) -> dict[str, Tensor | None]:
+        """Accumulates the loss; returns the weights [B, T, S] of the references for whoever draws them."""
+        loss, weights = self(batch, need_weights=True)
+        self._val_sums.append(loss)
+        return {"weights": weights}
+
+    def on_validation_epoch_end(self) -> None:
+        sums = torch.stack([torch.stack((part.nll.double(), part.num_tokens.double())) for part in self._val_sums])
+        nll, num_tokens = self.trainer.strategy.reduce(sums.sum(dim=0), reduce_op="sum")
+        self.log("val/loss", nll / num_tokens, rank_zero_only=False)
+        self.log("val/perplexity", torch.exp(nll / num_tokens), rank_zero_only=False)
+
+    # the update rule
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer_factory(self.parameters())
+        total_steps = self.trainer.estimated_stepping_batches
+        keywords = {} if _is_given(self.scheduler_factory, "total_steps") else {"total_steps": total_steps}
+        return {"optimizer": optimizer, "lr_scheduler": self.scheduler_factory(optimizer, **keywords)}
+
+
+def _is_given(factory: Any, keyword: str) -> bool:
+    return getattr(factory, "keywords", {}).get(keyword) is not None

@@ -1,0 +1,338 @@
+"""A run directory as an object: built by training, then all that is needed to translate and to score.
+
+    run = Run.load("logs/…"); run.translate(["a small house ."])[0].text
+
+A run directory is data: its configuration may build only what `ALLOWED_TARGETS` names, and its checkpoints
+are loaded as weights only.
+"""
+
+import json
+import logging
+import os
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+import torch
+from datasets import Dataset
+from hydra.errors import InstantiationException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+
+from nmt import alignment, metrics
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding import Hypothesis, beam_search, force_decode
+from nmt.errors import UserError
+from nmt.models.base import Translator
+
+log = logging.getLogger(__name__)
+
+ALLOWED_TARGETS = ("nmt.models.", "nmt.attention.", "nmt.data.corpus.read_")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one line.
+
+    text: detokenised. score: what the search ranks by (log p in nats over the length penalty). log_prob: the
+    sum of log p in nats. source_words, target_words: whitespace words. weights: cross-attention between them
+    [target words, source words], None for a model without attention. others: the rest of the n-best list.
+    """
+
+    source: str
+    text: str
+    score: float = 0.0
+    log_prob: float = 0.0
+    source_words: list[str] = field(default_factory=list)
+    target_words: list[str] = field(default_factory=list)
+    weights: np.ndarray | None = None
+    others: tuple["Translation", ...] = ()
+
+    @property
+    def links(self) -> set[tuple[int, int]]:
+        """Pharaoh links (source word, target word): each target word to its most attended source word."""
+        return set() if self.weights is None else alignment.links_from_weights(self.weights)
+
+
+def instantiate(config: DictConfig, **keywords: Any) -> Any:
+    """Build what `config` names, if it is allowed; a fault in the settings is a UserError of one line."""
+    _check_targets(config)
+    try:
+        return hydra.utils.instantiate(config, **keywords)
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, ValueError):
+            raise UserError(str(cause)) from error
+        if isinstance(cause, TypeError):
+            raise UserError(_explain_type_error(config, cause)) from error
+        raise
+
+
+def _explain_type_error(config: DictConfig, error: TypeError) -> str:
+    target = str(config.get("_target_", "")).rsplit(".", 1)[-1]
+    unexpected = str(error).rpartition("unexpected keyword argument ")[2]
+    if unexpected.strip("'") in ("attention", "wiring"):
+        return f"{target} has its own attention and takes no attention=NAME: leave attention= out"
+    return f"{target}: {error}"
+
+
+def _check_targets(config: Any) -> None:
+    if OmegaConf.is_dict(config):
+        target = config.get("_target_")
+        if target is not None and not str(target).startswith(ALLOWED_TARGETS):
+            raise UserError(f"a run may not build {target}: only {', '.join(ALLOWED_TARGETS)}* are allowed")
+        for key in config:
+            _check_targets(config[key])
+    elif OmegaConf.is_list(config):
+        for part in config:
+            _check_targets(part)
+
+
+def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
+    """The model of a configuration's `model` node, with what follows from the vocabulary passed in."""
+    return instantiate(
+        config,
+        src_vocab_size=tokenizer.src_vocab_size,
+        tgt_vocab_size=tokenizer.tgt_vocab_size,
+        joint_vocabulary=tokenizer.joint,
+        pad_id=tokenizer.pad_id,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+    )
+
+
+def read_splits(config: DictConfig) -> dict[str, Dataset]:
+    """The splits that a configuration's `data` node describes."""
+    return instantiate(config.reader)
+
+
+class Run:
+    """A trained run: configuration, tokenizer and translator, in evaluation mode."""
+
+    def __init__(
+        self, directory: Path, config: DictConfig, tokenizer: Tokenizer, translator: Translator
+    ) -> None:
+        self.directory, self.config = directory, config
+        self.tokenizer, self.translator = tokenizer, translator.eval()
+
+    @classmethod
+    def load(cls, path: str | Path, *, checkpoint: str = "best", device: str = "auto") -> "Run":
+        """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what lacks."""
+        directory = Path(path)
+        if not directory.is_dir():
+            raise UserError(f"{directory}: no such run directory")
+        config_file = directory / "config.yaml"
+        if not config_file.is_file():
+            raise UserError(f"{directory} is not a run directory: it has no config.yaml")
+        try:
+            config = OmegaConf.load(config_file)
+            model_config, _ = config.model, config.data
+        except (OmegaConfBaseException, OSError, ValueError, AttributeError) as error:
+            raise UserError(f"{config_file} is broken: {' '.join(str(error).split())}") from error
+        except Exception as error:
+            if type(error).__module__.startswith("yaml"):
+                raise UserError(f"{config_file} is not YAML: {' '.join(str(error).split())}") from error
+            raise
+        assert isinstance(config, DictConfig)
+        tokenizer = Tokenizer.load(directory / "tokenizer")
+        translator = build_translator(model_config, tokenizer)
+        load_weights(translator, checkpoint_file(directory, checkpoint))
+        return cls(directory, config, tokenizer, translator.to(_device(device)))
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.translator.parameters()).device
+
+    @torch.inference_mode()
+    def translate(
+        self,
+        lines: Iterable[str],
+        *,
+        beam_size: int = 5,
+        length_alpha: float = 1.0,
+        max_length_ratio: float = 2.0,
+        max_length_extra: int = 10,
+        num_best: int = 1,
+        max_tokens: int = 4096,
+        show_progress: bool = False,
+    ) -> list[Translation]:
+        """Translate each line, in order: one Translation a line, an empty one for an empty line.
+
+        `num_best` > 1 puts the other hypotheses in `.others`, best first.
+        """
+        lines = list(lines)
+        ids = self.tokenizer.encode_source(lines)
+        results = [Translation(line, "") for line in lines]
+        batches = _batches_by_length([i for i, line in enumerate(lines) if line.strip()], ids, max_tokens)
+        with tqdm(total=len(lines), desc="translate", unit="lines", disable=not show_progress) as bar:
+            for rows in batches:
+                found = beam_search(
+                    self.translator,
+                    self._pad([ids[row] for row in rows]),
+                    beam_size=max(beam_size, num_best),
+                    num_best=num_best,
+                    length_alpha=length_alpha,
+                    max_length_ratio=max_length_ratio,
+                    max_length_extra=max_length_extra,
+                    need_weights=True,
+                )
+                for row, hypotheses in zip(rows, found, strict=True):
+                    best, *others = (self._translation(lines[row], each) for each in hypotheses)
+                    results[row] = Translation(**{**vars(best), "others": tuple(others)})
+                bar.update(len(rows))
+        return results
+
+    @torch.inference_mode()
+    def align(self, sources: list[str], targets: list[str], *, max_tokens: int = 4096) -> list[np.ndarray | None]:
+        """Cross-attention between the words of given pairs: [target words, source words] each.
+
+        The targets are forced, and row t of the weights is read as emitted: it belongs to the piece that step t
+        emits. None for each pair where the model has no attention.
+        """
+        if len(sources) != len(targets):
+            raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
+        src_ids, tgt_ids = self.tokenizer.encode_source(sources), self.tokenizer.encode_target(targets)
+        results: list[np.ndarray | None] = [None] * len(sources)
+        for rows in _batches_by_length(list(range(len(sources))), src_ids, max_tokens):
+            forced = force_decode(
+                self.translator,
+                self._pad([src_ids[row] for row in rows]),
+                [tgt_ids[row] for row in rows],
+                need_weights=True,
+            )
+            for row, hypothesis in zip(rows, forced, strict=True):
+                if hypothesis.weights is not None:
+                    results[row] = alignment.words_from_pieces(
+                        hypothesis.weights.cpu().numpy(),
+                        self.tokenizer.align_target(targets[row])[1],
+                        self.tokenizer.align_source(sources[row])[1],
+                    )
+        return results
+
+    def score(
+        self, dataset: Dataset, *, num_bootstrap: int = 1000, show_progress: bool = False, **decoding: Any
+    ) -> tuple[dict[str, Any], list[Translation]]:
+        """Scores of a split's translations: BLEU, chrF and TER on detokenised text, AER where gold is there."""
+        sources, references = list(dataset["src"]), list(dataset["tgt"])
+        translations = self.translate(sources, show_progress=show_progress, **decoding)
+        scores = metrics.score([each.text for each in translations], references, num_bootstrap=num_bootstrap)
+        scores["num_sentences"] = len(sources)
+        if "alignment" in dataset.column_names and self.translator.has_attention:
+            golds = [alignment.parse_pharaoh(line) for line in dataset["alignment"]]
+            weights = self.align(sources, references)
+            links = [set() if w is None else alignment.links_from_weights(w) for w in weights]
+            result = alignment.aer(links, golds, golds)
+            scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
+        return scores, translations
+
+    def splits(self, data: DictConfig | None = None) -> dict[str, Dataset]:
+        """The splits of `data`, else of the data the run was trained on."""
+        return read_splits(self.config.data if data is None else data)
+
+    def _pad(self, rows: list[list[int]]) -> Tensor:
+        tensors = [torch.tensor(row) for row in rows]
+        return pad_sequence(tensors, batch_first=True, padding_value=self.tokenizer.pad_id).to(self.device)
+
+    def _translation(self, source: str, hypothesis: Hypothesis) -> Translation:
+        [text] = self.tokenizer.decode([hypothesis.ids])
+        text = " ".join(text.splitlines())  # one line in, one line out
+        _, source_groups = self.tokenizer.align_source(source)
+        weights = None
+        target_groups = self.tokenizer.target_words(hypothesis.ids)
+        if hypothesis.weights is not None:
+            weights = alignment.words_from_pieces(
+                hypothesis.weights.float().cpu().numpy()[: len(target_groups)], target_groups, source_groups
+            )
+        return Translation(
+            source, text, hypothesis.score, hypothesis.log_prob, source.split(), text.split(), weights
+        )
+
+
+def checkpoint_file(directory: Path, checkpoint: str) -> Path:
+    """The file that `checkpoint` (best, last or a path) names in a run directory."""
+    file = directory / "checkpoints" / f"{checkpoint}.ckpt" if checkpoint in ("best", "last") else Path(checkpoint)
+    if not file.is_file():
+        raise UserError(f"{file}: no such checkpoint; checkpoint= is best, last or a file")
+    return file
+
+
+def load_weights(translator: Translator, file: Path) -> None:
+    """Load a checkpoint's weights, and nothing else of it, into a translator. Raises UserError naming the file."""
+    try:
+        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+        state = {
+            name.removeprefix("translator."): value
+            for name, value in checkpoint["state_dict"].items()
+            if name.startswith("translator.")
+        }
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, AttributeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"{file} is broken or no checkpoint ({reason}): give another with checkpoint=") from error
+    try:
+        translator.load_state_dict(state)
+    except RuntimeError as error:
+        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])
+        raise UserError(f"{file} does not fit the model in config.yaml: {reason}") from error
+
+
+def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+    """Let `write` fill a file beside `path`, then rename it: `path` is whole or as it was."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot write ({error.strerror})") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_scores(directory: Path, split: str, scores: dict[str, Any], translations: list[Translation]) -> None:
+    """Write metrics.json and hypotheses.txt; those of another split than test are named after it."""
+    suffix = "" if split == "test" else f"_{split}"
+    text = "".join(f"{each.text}\n" for each in translations)
+    content = json.dumps({"split": split, **scores}, indent=2, ensure_ascii=False) + "\n"
+    for name, body in ((f"hypotheses{suffix}.txt", text), (f"metrics{suffix}.json", content)):
+        write_atomically(directory / name, lambda file, body=body: file.write_text(body, "utf-8"))
+
+
+def report(scores: dict[str, Any]) -> str:
+    """The scores as lines a person reads: `BLEU 35.1 ± 1.5  nrefs:1|…`."""
+    lines = []
+    for name, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER")):
+        result = scores[name]
+        interval = "" if result["ci"] is None else f" ± {result['ci']:.2f}"
+        lines.append(f"{label:4} {result['score']:.2f}{interval}  {result['signature']}")
+    if "aer" in scores:
+        result = scores["aer"]
+        lines.append(
+            f"AER  {result['score']:.3f}  precision {result['precision']:.3f}  recall {result['recall']:.3f}"
+        )
+    return "\n".join(lines)
+
+
+def _batches_by_length(rows: list[int], ids: list[list[int]], max_tokens: int) -> list[list[int]]:
+    """Rows sorted by length and cut so that sentences x longest stays within `max_tokens`."""
+    batches: list[list[int]] = []
+    for row in sorted(rows, key=lambda row: -len(ids[row])):
+        if batches and (len(batches[-1]) + 1) * len(ids[batches[-1][0]]) <= max_tokens:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device={name} cannot be used here: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,47 @@
+"""Score a trained run on a split of its data, or of other data."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.commands import command
+from nmt.errors import UserError
+from nmt.run import Run, report, write_scores
+
+
+def evaluate(cfg: DictConfig) -> dict:
+    """Translate the split, write metrics.json and hypotheses.txt into the run directory, print the scores."""
+    run = Run.load(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
+    splits = run.splits(data_config(run, cfg.data))
+    if cfg.split not in splits:
+        raise UserError(f"split={cfg.split}: the data have {', '.join(splits)}")
+    scores, translations = run.score(
+        splits[cfg.split], num_bootstrap=cfg.num_bootstrap, show_progress=True, **cfg.decoding
+    )
+    output = Path(cfg.output or cfg.run)
+    output.mkdir(parents=True, exist_ok=True)
+    write_scores(output, cfg.split, scores, translations)
+    print(f"{cfg.split} of {cfg.run}, {scores['num_sentences']} sentences\n{report(scores)}")
+    return scores
+
+
+def data_config(run: Run, chosen: DictConfig) -> DictConfig:
+    """What was chosen on the command line; what was left open is as the run was trained."""
+    if chosen.reader is not None:
+        return chosen
+    given = {key: value for key, value in chosen.items() if value is not None}
+    stored = OmegaConf.create(OmegaConf.to_container(run.config.data))
+    for key, value in given.items():
+        if key not in stored.reader:
+            raise UserError(f"data.{key}: the run's data have no such setting; choose data=files or another too")
+        stored.reader[key] = value
+    return stored
+
+
+@command("evaluate")
+def main(cfg: DictConfig) -> None:
+    evaluate(cfg)
+
+
+if __name__ == "__main__":
+    main()

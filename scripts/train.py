@@ -1,0 +1,124 @@
+"""Train a translator, keep its best checkpoint, and score its test set with it."""
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import hydra
+import lightning as L
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.callbacks import AtomicCheckpointIO
+from nmt.commands import command
+from nmt.data.datamodule import TranslationDataModule
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+from nmt.module import TranslationModule
+from nmt.run import Run, build_translator, read_splits, report, write_atomically, write_scores
+
+log = logging.getLogger("train")
+
+
+def train(cfg: DictConfig) -> dict[str, Any]:
+    """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test)."""
+    started = time.perf_counter()
+    run_dir = Path(cfg.run_dir)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    L.seed_everything(cfg.seed, workers=True, verbose=False)
+    splits = read_splits(cfg.data)
+    tokenizer = make_tokenizer(cfg.data.tokenizer, splits)
+    tokenizer.save(run_dir / "tokenizer")
+    datamodule = TranslationDataModule(
+        splits,
+        tokenizer,
+        max_length=cfg.data.max_length,
+        max_ratio=cfg.data.max_ratio,
+        max_tokens=cfg.data.max_tokens,
+        num_workers=cfg.data.num_workers,
+        seed=cfg.seed,
+    )
+    translator = build_translator(cfg.model, tokenizer)
+    num_parameters = sum(p.numel() for p in translator.parameters())
+    log.info("%s with %s parameters", type(translator).__name__, f"{num_parameters:,}")
+    module = TranslationModule(
+        translator,
+        optimizer=hydra.utils.instantiate(cfg.optimizer),
+        scheduler=hydra.utils.instantiate(cfg.scheduler),
+        label_smoothing=cfg.label_smoothing,
+    )
+    resolved = OmegaConf.to_container(cfg, resolve=True)
+    write_atomically(run_dir / "config.yaml", lambda file: OmegaConf.save(OmegaConf.create(resolved), file))
+    trainer: L.Trainer = hydra.utils.instantiate(
+        cfg.trainer,
+        logger=hydra.utils.instantiate(cfg.logger),
+        callbacks=list(hydra.utils.instantiate(cfg.callbacks).values()),
+        plugins=[AtomicCheckpointIO()],
+        default_root_dir=str(run_dir),
+    )
+    log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
+    begun = time.perf_counter()
+    trainer.fit(module, datamodule=datamodule)
+    seconds = time.perf_counter() - begun
+    log.info("trained %d steps in %.0f s", trainer.global_step, seconds)
+    if not trainer.is_global_zero:
+        return {}
+    split = "test" if "test" in splits else "val"
+    run = Run.load(run_dir, device=str(module.device))
+    scores, translations = run.score(splits[split], show_progress=True, **cfg.decoding)
+    scores["training"] = {
+        "seconds": seconds,
+        "steps": trainer.global_step,
+        "tokens_per_second": module.train_tokens / max(module.train_seconds, 1e-9),
+        "num_parameters": num_parameters,
+    }
+    write_scores(run_dir, split, scores, translations)
+    log_hyperparameters(trainer, resolved, split, scores)
+    print(f"{split} of {run_dir}\n{report(scores)}")
+    return scores
+
+
+def make_tokenizer(cfg: DictConfig, splits: dict[str, Any]) -> Tokenizer:
+    """The given SentencePiece model or models, else one trained on the training text."""
+    if cfg.model is not None:
+        files = [cfg.model] if isinstance(cfg.model, str) else list(cfg.model)
+        return Tokenizer.from_models(*files)
+    return Tokenizer.train(
+        splits["train"]["src"],
+        splits["train"]["tgt"],
+        model_type=cfg.model_type,
+        joint=cfg.joint,
+        vocab_size=cfg.vocab_size,
+        character_coverage=cfg.character_coverage,
+    )
+
+
+def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: dict[str, Any]) -> None:
+    """One row of TensorBoard's HPARAMS: what was chosen, and the final scores."""
+    chosen = {
+        key: value
+        for key, value in _flat(resolved)
+        if key.split(".")[0] in ("model", "wiring", "optimizer", "scheduler", "data", "seed", "label_smoothing")
+        and not key.endswith("_partial_")
+    }
+    final = {f"{split}/{name}": scores[name]["score"] for name in ("bleu", "chrf", "ter", "aer") if name in scores}
+    for logger in trainer.loggers:
+        if hasattr(logger.experiment, "add_image"):
+            logger.log_hyperparams(chosen, final)
+        logger.finalize("success")
+
+
+def _flat(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    if not isinstance(tree, dict):
+        return [(prefix[:-1], tree if isinstance(tree, int | float | str | bool) else str(tree))]
+    return [pair for key, value in tree.items() for pair in _flat(value, f"{prefix}{key}.")]
+
+
+@command("train")
+def main(cfg: DictConfig) -> None:
+    train(cfg)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Translate lines: files, or standard input to standard output."""
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from omegaconf import DictConfig
+
+from nmt import alignment, plotting
+from nmt.commands import command
+from nmt.errors import UserError
+from nmt.run import Run, Translation, write_atomically
+
+
+def translate(cfg: DictConfig) -> None:
+    """Write one line for each line read, in order; with `num_best` > 1, that many `LINE ||| TEXT ||| SCORE`."""
+    if cfg.num_best < 1:
+        raise UserError(f"num_best={cfg.num_best}: give at least 1")
+    run = Run.load(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
+    wants_weights = cfg.alignments is not None or cfg.heatmaps is not None
+    if wants_weights and not run.translator.has_attention:
+        raise UserError(f"{cfg.run} has no attention: it gives no alignments and no heatmaps")
+    if cfg.input is None:
+        translated = _translate_all(cfg, run, read_lines(sys.stdin.buffer, "standard input"))
+    else:
+        translated = _translate_all(cfg, run, _file_lines(Path(cfg.input)))
+    if cfg.output is None and cfg.alignments is None and cfg.heatmaps is None:
+        for number, each in enumerate(translated, 1):  # as they come
+            print("\n".join(output_lines(number, each, cfg.num_best)), flush=True)
+        return
+    results = list(translated)
+    lines = [line for number, each in enumerate(results, 1) for line in output_lines(number, each, cfg.num_best)]
+    if cfg.output is None:
+        print(*lines, sep="\n")
+    else:
+        _write(cfg.output, lines)
+    if cfg.alignments is not None:
+        _write(cfg.alignments, [alignment.format_pharaoh(each.links) for each in results])
+    if cfg.heatmaps is not None:
+        directory = Path(cfg.heatmaps)
+        directory.mkdir(parents=True, exist_ok=True)
+        for number, each in enumerate(results, 1):
+            if each.weights is not None and each.weights.size:
+                figure = plotting.heatmap(each.weights, each.source_words, each.target_words)
+                plotting.to_png(figure, directory / f"line_{number:05d}.png")
+
+
+def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:
+    """The lines that stand for one input line."""
+    if num_best == 1:
+        return [translation.text]
+    return [f"{number} ||| {each.text} ||| {each.score:.4f}" for each in (translation, *translation.others)]
+
+
+def read_lines(stream: IO[bytes], name: str) -> Iterator[str]:
+    """UTF-8 lines, ended by a line feed alone or after a carriage return. Raises UserError naming the line."""
+    for number, raw in enumerate(stream, 1):
+        try:
+            yield raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{name}, line {number}: not UTF-8 ({error.reason}); convert it first") from error
+
+
+def _file_lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open("rb") as file:
+            yield from read_lines(file, str(path))
+    except OSError as error:
+        raise UserError(f"{path}: cannot read ({error.strerror})") from error
+
+
+def _translate_all(cfg: DictConfig, run: Run, lines: Iterator[str]) -> Iterator[Translation]:
+    """Blocks of lines, so that the first are out before the last are in; a person at a terminal gets each."""
+    block = 1 if cfg.input is None and sys.stdin.isatty() else cfg.block_size
+    settings: dict[str, Any] = dict(cfg.decoding)
+    while chunk := list(islice(lines, block)):
+        yield from run.translate(chunk, num_best=cfg.num_best, **settings)
+
+
+def _write(path: str, lines: list[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    write_atomically(Path(path), lambda file: file.write_text(text, "utf-8"))
+
+
+@command("translate")
+def main(cfg: DictConfig) -> None:
+    translate(cfg)
+
+
+if __name__ == "__main__":
+    main()
