@@ -9,6 +9,7 @@ there as everywhere else. The space searched is thus exactly the sequences of at
 closed by EOS, and a beam as wide as that space finds its best members.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -66,8 +67,9 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """The most probable piece at each step, one hypothesis for each sentence of `src` [B, S], in order.
 
-    A sentence leaves the batch when it ends. Lengths are limited as by `length_limits`; `min_length` pieces come
-    before EOS. The score is the log-probability. Raises FloatingPointError where the model gives NaN.
+    A sentence leaves the batch when it ends. Lengths are limited by `length_limits`, and at least
+    `min_length` pieces come before EOS (where the limit allows). The score is the log-probability. Raises
+    FloatingPointError where the model gives NaN.
     """
     assert not model.training, "decoding needs model.eval()"
     src_mask = padding_mask(src, model.pad_id)
@@ -117,12 +119,13 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The `num_best` best hypotheses found for each sentence of `src` [B, S], best first.
 
-    The beam has `beam_size` slots. A step extends every live hypothesis by every piece and keeps the best; one
-    that ends in EOS keeps its slot, so the live beam shrinks by one (Bahdanau et al. 2015; Marian). A beam of
-    one is therefore greedy search, whatever `length_alpha`. The search of a sentence ends when no slot is
-    live, or earlier where that changes nothing: when the `num_best`-th best finished score is at least
-    `max_live log p / length_penalty(limit + 1)`, which bounds all that a live hypothesis can still reach, since
-    log-probabilities only fall and the penalty only grows. Ranked by `log p / length_penalty` (Wu et al. 2016).
+    The beam has `beam_size` slots. A step extends every live hypothesis by every piece and keeps the best;
+    one that ends in EOS keeps its slot, so that the live beam shrinks by one (as in Bahdanau et al. 2015). A
+    beam of one is therefore greedy search, whatever `length_alpha`. The search of a sentence is over when no
+    slot is live, or earlier where that changes nothing: when the `num_best`-th best finished score is at
+    least `max_live log p / length_penalty(limit + 1)`. This bounds all that a live hypothesis can still
+    reach, as log-probabilities only fall and the penalty only grows. Hypotheses are ranked by
+    `log p / length_penalty(|Y|, length_alpha)` (Wu et al. 2016, eq. 14).
 
     Fewer than `num_best` come back only where fewer exist within the length limit. Raises ValueError unless
     `1 <= num_best <= beam_size` and `length_alpha >= 0`, FloatingPointError where the model gives NaN.
@@ -248,15 +251,14 @@ class _Ends(NamedTuple):
         return cls(lowest, lowest, zeros, zeros)
 
     def add(self, rows: Tensor, log_probs: Tensor, step: int, penalty: float) -> "_Ends":
-        """Merge what `rows` [b] finished at `step`: `log_probs` [b, K] by slot, -inf where a slot did not end."""
-        slots = torch.arange(log_probs.size(1), device=rows.device).expand_as(log_probs)
-        new = _Ends(log_probs / penalty, log_probs, torch.full_like(slots, step), slots)
-        both = [torch.cat((old[rows].to(this.dtype), this), dim=1) for old, this in zip(self, new, strict=True)]
-        order = both[0].argsort(dim=1, descending=True, stable=True)[:, : self.scores.size(1)]
-        merged = [old.to(this.dtype).clone() for old, this in zip(self, both, strict=True)]
-        for old, this in zip(merged, both, strict=True):
-            old[rows] = this.gather(1, order)
-        return _Ends(*merged)
+        """Merge what `rows` [b] ended at `step`: `log_probs` [b, K] by slot, -inf where one did not end."""
+        new = log_probs.new_full((self.slot.size(0), log_probs.size(1)), float("-inf"))  # [B, K]
+        new[rows] = log_probs
+        slots = torch.arange(new.size(1), device=new.device).expand(new.shape)
+        added = (new / penalty, new, torch.full_like(slots, step), slots)
+        both = [torch.cat(pair, dim=1) for pair in zip(self, added, strict=True)]  # [B, M + K]
+        order = both[0].topk(self.slot.size(1), dim=1).indices
+        return _Ends(*(tensor.gather(1, order) for tensor in both))
 
 
 class _TrailStep(NamedTuple):
@@ -306,9 +308,11 @@ def _rebuild(
         ):
             if score == float("-inf"):
                 break
-            weights = None if all_weights is None else all_weights[i, m, : num_pieces + 1, :src_length].clone()
-            ids_m = all_ids[i][m][:num_pieces]
-            found[-1].append(Hypothesis(ids_m, log_prob, score, num_pieces < limit, weights))
-        if not found[-1] or found[-1][0].log_prob != found[-1][0].log_prob:
+            pieces = all_ids[i][m][:num_pieces]
+            own_weights = None
+            if all_weights is not None:
+                own_weights = all_weights[i, m, : num_pieces + 1, :src_length].clone()
+            found[-1].append(Hypothesis(pieces, log_prob, score, num_pieces < limit, own_weights))
+        if not found[-1] or not math.isfinite(found[-1][0].log_prob):
             raise FloatingPointError(f"the model gives sentence {i} of the batch no finite log-probability")
     return found

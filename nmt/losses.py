@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -26,7 +27,8 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothi
     """
     flat_targets = targets.reshape(-1)
     real = flat_targets != pad_id
-    log_probs = F.log_softmax(logits.reshape(-1, logits.size(-1)).float(), dim=-1)  # [B*T, V]
+    dtype = torch.promote_types(logits.dtype, torch.float32)  # half-precision logits are summed in float32
+    log_probs = F.log_softmax(logits.reshape(-1, logits.size(-1)), dim=-1, dtype=dtype)  # [B*T, V]
     nll = F.nll_loss(log_probs, flat_targets, ignore_index=pad_id, reduction="sum")
     if label_smoothing == 0.0:
         return LossSum(nll, nll.detach(), real.sum())

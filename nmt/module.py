@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batching import Batch
+from nmt.errors import UserError
 from nmt.losses import LossSum, cross_entropy
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
@@ -31,6 +32,8 @@ class TranslationModule(L.LightningModule):
         label_smoothing: float,
     ) -> None:
         super().__init__()
+        if not isinstance(label_smoothing, int | float) or not 0 <= label_smoothing < 1:
+            raise UserError(f"label_smoothing={label_smoothing}: give a number from 0 to below 1")
         self.translator = translator
         self.optimizer_factory = optimizer
         self.scheduler_factory = scheduler

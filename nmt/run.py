@@ -27,6 +27,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from nmt import alignment, metrics
+from nmt.data.batching import collate
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import Hypothesis, beam_search, force_decode
 from nmt.errors import UserError
@@ -201,12 +202,10 @@ class Run:
         src_ids, tgt_ids = self.tokenizer.encode_source(sources), self.tokenizer.encode_target(targets)
         results: list[np.ndarray | None] = [None] * len(sources)
         for rows in _batches_by_length(list(range(len(sources))), src_ids, max_tokens):
-            forced = force_decode(
-                self.translator,
-                self._pad([src_ids[row] for row in rows]),
-                [tgt_ids[row] for row in rows],
-                need_weights=True,
-            )
+            examples = [{"index": row, "src_ids": src_ids[row], "tgt_ids": tgt_ids[row]} for row in rows]
+            batch = collate(examples, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id)
+            src, tgt_in, tgt_out = (ids.to(self.device) for ids in batch[1:])
+            forced = force_decode(self.translator, src, tgt_in, tgt_out, need_weights=True)
             for row, hypothesis in zip(rows, forced, strict=True):
                 if hypothesis.weights is not None:
                     results[row] = alignment.words_from_pieces(

@@ -53,7 +53,7 @@ class GRUEncoder(nn.Module):
         """Encode embedded [B, S, input_size] under mask [B, S].
 
         Returns states [B, S, output_size] and the summary [B, 2 * hidden_size]: the top layer's last state of
-        either direction, each of which has read the whole sentence.
+        either direction, each of which has read the whole sentence; normalised where the states are.
         """
         lengths = mask.sum(dim=1)  # [B]
         last = (lengths - 1).view(-1, 1, 1)  # [B, 1, 1]
@@ -66,7 +66,7 @@ class GRUEncoder(nn.Module):
             leftward = reverse_within_length(leftward_reversed, lengths)
             states = self.dropout(norm(torch.cat((rightward, leftward), dim=-1)))  # [B, S, 2H]
         states = self.projection(states) * mask.unsqueeze(-1)
-        return states, torch.cat(finals, dim=-1)
+        return states, norm(torch.cat(finals, dim=-1))
 
 
 class DecoderState(NamedTuple):
@@ -134,9 +134,7 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, Tensor | None, DecoderState]:
         """From embedded E y_{t-1} [N, E]: the readout r_t [N, R], the weights [N, S] or None, the state."""
 
-    def unroll(
-        self, embedded: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, Tensor | None]:
+    def unroll(self, embedded: Tensor, state: DecoderState, memory: Memory) -> tuple[Tensor, Tensor | None]:
         """Readouts [B, T, R] and weights [B, T, S] or None of a whole target: `step`, T times."""
         readouts, weights = [], []
         for embedded_t in embedded.unbind(dim=1):
@@ -184,7 +182,9 @@ class AttendThenUpdate(Decoder):
         context, weights = self.attend(state.hidden[:, -1], memory)
         inputs = embedded if context is None else torch.cat((embedded, context), dim=-1)
         output, hidden = self.advance(inputs.unsqueeze(1), state.hidden)
-        features = [output.squeeze(1), embedded] if context is None else [output.squeeze(1), context, embedded]
+        features = (
+            [output.squeeze(1), embedded] if context is None else [output.squeeze(1), context, embedded]
+        )
         return torch.tanh(self.readout(torch.cat(features, dim=-1))), weights, DecoderState(hidden, None)
 
 
@@ -234,9 +234,7 @@ class UpdateThenAttend(Decoder):
         readout = self._readout(context, output.squeeze(1))
         return readout, weights, DecoderState(hidden, readout if self.input_feeding else None)
 
-    def unroll(
-        self, embedded: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, Tensor | None]:
+    def unroll(self, embedded: Tensor, state: DecoderState, memory: Memory) -> tuple[Tensor, Tensor | None]:
         if self.input_feeding:
             return super().unroll(embedded, state, memory)
         outputs, _ = self.advance(embedded, state.hidden)  # [B, T, H]
@@ -254,10 +252,10 @@ class UpdateThenAttend(Decoder):
 class GRUTranslator(Translator):
     """Encoder, decoder, embeddings and the output layer.
 
-    s_0 = tanh(W_s [last state of either direction]) for each decoder layer (Bahdanau et al. 2015, A.2.2, which
-    takes the backward direction alone). Embeddings start at N(0, 1/E), so that a tied output layer starts with
-    scores of unit variance. `tie_output`: W_y is the target embedding; `tie_source`: the source embedding is
-    the target's, which needs one joint vocabulary.
+    s_0 = tanh(W_s [last state of either direction]) for each decoder layer (Bahdanau et al. 2015, A.2.2,
+    which takes the backward direction alone). Embeddings start at N(0, 1/E), so that a tied output layer
+    starts with scores of unit variance. `tie_output`: W_y is the target embedding; `tie_source`: the source
+    embedding is the target's, which needs one joint vocabulary.
 
     Raises ValueError where sizes or ties do not fit.
     """
@@ -295,7 +293,9 @@ class GRUTranslator(Translator):
             if tie_source
             else nn.Embedding(src_vocab_size, embedding_size, padding_idx=pad_id)
         )
-        self.encoder = encoder(input_size=embedding_size, dropout=dropout, layer_norm=layer_norm)
+        # Without attention nothing reads the states: their projection would get no gradient, which stops DDP.
+        unread = {"output_size": None} if attention is None else {}
+        self.encoder = encoder(input_size=embedding_size, dropout=dropout, layer_norm=layer_norm, **unread)
         self.bridge = nn.Linear(self.encoder.summary_size, num_layers * hidden_size)  # W_s
         self.decoder = wiring(
             embedding_size=embedding_size,

@@ -1,0 +1,281 @@
+"""The scripts as a person runs them: one small training run, then every verb over its directory."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = [
+    "data.num_train=400",
+    "data.num_val=20",
+    "data.num_test=20",
+    "data.max_words=12",
+    "data.tokenizer.vocab_size=300",
+    "model.hidden_size=32",
+    "model.embedding_size=32",
+    "trainer.accelerator=cpu",
+    "trainer.max_epochs=2",
+    "trainer.log_every_n_steps=2",
+    "trainer.enable_progress_bar=false",
+]
+
+
+def call(script: str, *arguments: str, stdin: bytes = b"", cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONWARNINGS": "default", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *arguments],
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        env=environment,
+        timeout=300,
+    )
+
+
+def refused(result: subprocess.CompletedProcess, *fragments: str) -> None:
+    """One clear line on standard error, status 1, no traceback."""
+    message = result.stderr.decode()
+    assert result.returncode == 1, message
+    assert "Traceback" not in message
+    [line] = [line for line in message.splitlines() if ": error: " in line]
+    for fragment in fragments:
+        assert fragment in line, line
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("commands")
+
+
+@pytest.fixture(scope="module")
+def run_dir(workspace) -> Path:
+    """A tiny run of the main job."""
+    directory = workspace / "run"
+    result = call("train", *SMALL, f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}")
+    assert result.returncode == 0, result.stderr.decode()
+    assert b"BLEU" in result.stdout
+    return directory
+
+
+def test_a_run_directory_holds_what_the_contract_names(run_dir):
+    names = {str(path.relative_to(run_dir)) for path in run_dir.rglob("*") if path.is_file()}
+    assert {"config.yaml", "metrics.json", "hypotheses.txt"} <= names
+    assert {"checkpoints/best.ckpt", "checkpoints/last.ckpt", "tokenizer/joint.model"} <= names
+    assert any(name.startswith("events.out.tfevents") for name in names)
+    assert len([name for name in names if name.startswith("alignments/")]) == 8  # 4 sentences, 2 validations
+    scores = json.loads((run_dir / "metrics.json").read_text("utf-8"))
+    assert scores["split"] == "test"
+    assert scores["num_sentences"] == 20
+    for metric in ("bleu", "chrf", "ter"):
+        assert set(scores[metric]) == {"score", "signature", "ci"}
+        assert "version:" in scores[metric]["signature"]
+    assert 0 <= scores["aer"]["score"] <= 1
+    assert len((run_dir / "hypotheses.txt").read_text("utf-8").split("\n")) == 21
+
+
+def test_tensorboard_has_the_tags_of_the_contract(run_dir):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run_dir), size_guidance={"images": 0}).Reload()
+    tags = events.Tags()
+    assert {
+        "train/loss",
+        "train/tokens_per_second",
+        "train/lr",
+        "train/grad_norm",
+        "train/padding",
+        "val/loss",
+        "val/perplexity",
+        "val/bleu",
+        "val/chrf",
+        "val/aer",
+        "val/attention/entropy",
+        "val/attention/coverage",
+        "test/bleu",
+    } <= set(tags["scalars"])
+    images = [tag for tag in tags["images"] if tag.startswith("val/alignment/")]
+    assert len(images) == 4
+    assert all(len(events.Images(tag)) == 2 for tag in images)
+    assert "val/translations/text_summary" in tags["tensors"]
+
+
+def test_evaluate_repeats_the_scores_of_training_also_after_a_move(run_dir, workspace):
+    expected = json.loads((run_dir / "metrics.json").read_text("utf-8"))
+    moved = workspace / "moved"
+    shutil.copytree(run_dir, moved)
+    (moved / "metrics.json").unlink()
+    result = call("evaluate", f"run={moved}")
+    assert result.returncode == 0, result.stderr.decode()
+    found = json.loads((moved / "metrics.json").read_text("utf-8"))
+    for metric in ("bleu", "chrf", "ter", "aer"):
+        assert found[metric] == expected[metric]
+    assert (moved / "hypotheses.txt").read_bytes() == (run_dir / "hypotheses.txt").read_bytes()
+    result = call("evaluate", f"run={moved}", "split=val", "decoding=greedy", "num_bootstrap=0")
+    assert result.returncode == 0, result.stderr.decode()
+    scores = json.loads((moved / "metrics_val.json").read_text("utf-8"))
+    assert scores["split"] == "val"
+    assert scores["bleu"]["ci"] is None
+
+
+def test_the_hypotheses_score_the_same_with_sacrebleus_own_command(run_dir, workspace):
+    from nmt.run import Run
+
+    references = workspace / "references.txt"
+    references.write_text("".join(f"{line}\n" for line in Run.load(run_dir).splits()["test"]["tgt"]), "utf-8")
+    result = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", str(references), "-i", str(run_dir / "hypotheses.txt")]
+        + ["-m", "bleu", "chrf", "-f", "json", "-w", "4"],
+        capture_output=True,
+        check=True,
+    )
+    scores = json.loads((run_dir / "metrics.json").read_text("utf-8"))
+    for own, theirs in zip(("bleu", "chrf"), json.loads(result.stdout), strict=True):
+        assert scores[own]["score"] == pytest.approx(theirs["score"], abs=1e-4)
+
+
+def test_translate_gives_one_line_for_each_line(run_dir, workspace):
+    lines = ["the old teacher reads a book .", "", "   ", "x" * 300, "ß 😀 \u2028 tab\there .", "the cat sleeps ."]
+    text = "\n".join(lines).encode()  # the last line without its line feed
+    result = call("translate", f"run={run_dir}", stdin=text)
+    assert result.returncode == 0, result.stderr.decode()
+    out = result.stdout.decode().split("\n")
+    assert len(out) == len(lines) + 1
+    assert out[1] == out[2] == out[-1] == ""
+    (workspace / "in.txt").write_bytes(text + b"\n")
+    result = call(
+        "translate",
+        f"run={run_dir}",
+        f"input={workspace / 'in.txt'}",
+        f"output={workspace / 'out.txt'}",
+        f"alignments={workspace / 'out.align'}",
+        f"heatmaps={workspace / 'pictures'}",
+    )
+    assert result.returncode == 0, result.stderr.decode()
+    assert result.stdout == b""
+    assert (workspace / "out.txt").read_text("utf-8").split("\n") == out
+    alignments = (workspace / "out.align").read_text("utf-8").split("\n")
+    assert len(alignments) == len(lines) + 1
+    for line, translation, links in zip(lines, out, alignments, strict=False):
+        for link in links.split():
+            i, j = map(int, link.split("-"))
+            assert i < len(line.split())
+            assert j < len(translation.split())
+    assert (workspace / "pictures" / "line_00001.png").is_file()
+
+
+def test_translate_gives_the_n_best(run_dir):
+    text = b"the old teacher reads a book .\nthe cat sleeps .\n"
+    result = call("translate", f"run={run_dir}", "num_best=3", stdin=text)
+    assert result.returncode == 0, result.stderr.decode()
+    rows = [line.split(" ||| ") for line in result.stdout.decode().splitlines()]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
+    for group in (rows[:3], rows[3:]):
+        scores = [float(row[2]) for row in group]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_three_lines_in_a_notebook(run_dir):
+    from nmt import Run
+
+    run = Run.load(run_dir)
+    best = run.translate(["the old teacher reads a book ."])[0]
+    assert best.weights.shape == (len(best.target_words), len(best.source_words))
+
+
+TRAIN_REFUSALS = {
+    "wrong attention": (["attention=luong"], ["luong", "bahdanau, luong_concat, luong_dot, luong_general, none"]),
+    "unknown key": (["model.hiden_size=3"], ["model.hiden_size", "did you mean 'model.hidden_size'"]),
+    "unknown group": (["atention=none"], ["atention", "did you mean 'attention'"]),
+    "key under a wrong parent": (["hidden_size=3"], ["hidden_size", "did you mean 'model.hidden_size'"]),
+    "mismatched sizes": (
+        ["attention=luong_dot", "model.encoder.output_size=24"],
+        ["query_size == key_size", "32", "24"],
+    ),
+    "ties without a joint vocabulary": (
+        ["data.tokenizer.joint=false", "model.tie_source=true"],
+        ["model.tie_source=true", "joint"],
+    ),
+    "input feeding without attention": (["attention=none", "wiring.input_feeding=true"], ["attention=none"]),
+    "a language the data have not got": (["data.tgt_lang=fr"], ["fr", "en", "vi"]),
+    "missing directory": (
+        ["data=files", "data.path=nowhere", "data.src_lang=en", "data.tgt_lang=vi"],
+        ["nowhere"],
+    ),
+    "a required key left out": (["data=files", "data.src_lang=en", "data.tgt_lang=vi"], ["data.path"]),
+    "vocabulary too large": (["data.tokenizer.vocab_size=30000"], ["30000", "data.tokenizer.vocab_size"]),
+    "no such optimizer": (["optimizer=sgdd"], ["sgdd", "adam"]),
+    "no such tokenizer model": (["data.tokenizer.model=missing.model"], ["missing.model"]),
+    "a bad value": (["label_smoothing=much"], ["label_smoothing"]),
+}
+
+
+@pytest.mark.parametrize("case", TRAIN_REFUSALS)
+def test_train_refuses(case, workspace):
+    overrides, fragments = TRAIN_REFUSALS[case]
+    small = [s for s in SMALL if not s.startswith(("data.num", "data.max")) or "data=files" not in overrides]
+    directory = workspace / "refused" / case.replace(" ", "_")
+    result = call("train", *small, *overrides, f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}")
+    refused(result, *fragments)
+    assert not (directory / "checkpoints").exists()
+
+
+def damaged(run_dir: Path, workspace: Path, name: str) -> Path:
+    copy = workspace / f"damaged_{name}"
+    shutil.copytree(run_dir, copy)
+    return copy
+
+
+def test_evaluate_and_translate_refuse_what_is_no_run(run_dir, workspace):
+    refused(call("evaluate", "run=nowhere"), "nowhere", "no such run directory")
+    (workspace / "empty").mkdir()
+    refused(call("translate", f"run={workspace / 'empty'}"), "empty", "config.yaml")
+    refused(call("evaluate"), "run=")
+
+
+def test_evaluate_refuses_a_run_without_its_tokenizer(run_dir, workspace):
+    copy = damaged(run_dir, workspace, "tokenizer")
+    shutil.rmtree(copy / "tokenizer")
+    refused(call("evaluate", f"run={copy}"), "tokenizer")
+
+
+@pytest.mark.parametrize("kind", ["truncated", "text", "missing", "another model"])
+def test_evaluate_refuses_a_broken_checkpoint(kind, run_dir, workspace):
+    copy = damaged(run_dir, workspace, kind.replace(" ", "_"))
+    checkpoint = copy / "checkpoints" / "best.ckpt"
+    if kind == "truncated":
+        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    elif kind == "text":
+        checkpoint.write_text("not a checkpoint")
+    elif kind == "missing":
+        checkpoint.unlink()
+    else:
+        config = copy / "config.yaml"
+        config.write_text(config.read_text("utf-8").replace("hidden_size: 32", "hidden_size: 16"), "utf-8")
+    before = (copy / "metrics.json").read_bytes()
+    refused(call("evaluate", f"run={copy}"), "best.ckpt")
+    assert (copy / "metrics.json").read_bytes() == before
+
+
+def test_a_stored_configuration_may_build_nothing_but_models_and_readers(run_dir, workspace):
+    copy = damaged(run_dir, workspace, "hostile")
+    config = copy / "config.yaml"
+    text = config.read_text("utf-8").replace("nmt.attention.GeneralAttention", "os.system")
+    config.write_text(text, "utf-8")
+    refused(call("translate", f"run={copy}", stdin=b"x\n"), "os.system")
+
+
+def test_translate_refuses_bad_input(run_dir, workspace):
+    refused(call("translate", f"run={run_dir}", stdin=b"fine\n\xff\xfe\n"), "line 2", "UTF-8")
+    refused(call("translate", f"run={run_dir}", "input=missing.txt"), "missing.txt")
+    refused(call("translate", f"run={run_dir}", f"input={ROOT}"), str(ROOT))
+    refused(call("evaluate", f"run={run_dir}", "split=nothing"), "nothing", "test")
+    refused(call("evaluate", f"run={run_dir}", "decoding.beam_size=0"), "beam_size")
+    kept = workspace / "kept.txt"
+    kept.write_text("good\n")
+    refused(call("translate", f"run={run_dir}", f"output={kept}", stdin=b"\xff\n"), "line 1")
+    assert kept.read_text() == "good\n"

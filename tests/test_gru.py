@@ -1,0 +1,567 @@
+"""The recurrent translator against float64 NumPy loops, and the claims that any translator must keep.
+
+The reference below translates one sentence at a time, unpadded, from the model's weights by name. It knows
+the equations of Cho et al. (2014), Bahdanau et al. (2015, A) and Luong et al. (2015, §3), and nothing of the
+package.
+"""
+
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from nmt.attention import AdditiveAttention, ConcatAttention, DotAttention, GeneralAttention
+from nmt.models.base import Memory, select
+from nmt.models.gru import (
+    AttendThenUpdate,
+    Decoder,
+    DecoderState,
+    GRUEncoder,
+    GRUTranslator,
+    UpdateThenAttend,
+)
+
+EXACT = {"rtol": 0, "atol": 1e-10}
+PAD, BOS, EOS = 0, 1, 2
+E, H, ENCODER_H, V = 5, 6, 4, 11  # widths that a transposed or swapped matrix cannot fit
+LENGTHS = [5, 2, 4]
+B, S, T, K = 3, 5, 4, 3
+
+ATTENTIONS = {
+    "bahdanau": partial(AdditiveAttention, size=7),
+    "luong_dot": DotAttention,
+    "luong_general": GeneralAttention,
+    "luong_concat": partial(ConcatAttention, size=7),
+    "none": None,
+}
+WIRINGS = {
+    "attend_then_update": AttendThenUpdate,
+    "update_then_attend": partial(UpdateThenAttend, input_feeding=False),
+    "input_feeding": partial(UpdateThenAttend, input_feeding=True),
+}
+
+
+class Case(NamedTuple):
+    score: str
+    wiring: str
+    num_layers: int
+
+
+CASES = [
+    Case(score, wiring, num_layers)
+    for score, wiring, num_layers in product(ATTENTIONS, WIRINGS, (1, 2))
+    if (score, wiring) != ("none", "input_feeding")
+]
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+
+
+def build(case: Case, *, projected: bool | None = None, **changes) -> GRUTranslator:
+    """A small translator in float64, every parameter (biases, norms and the padding's embedding too) random.
+
+    Encoder states are projected to the decoder's size for dot scores, which need it, unless told otherwise.
+    """
+    projected = case.score == "luong_dot" if projected is None else projected
+    options = {
+        "src_vocab_size": V + 2,
+        "tgt_vocab_size": V,
+        "joint_vocabulary": False,
+        "pad_id": PAD,
+        "bos_id": BOS,
+        "eos_id": EOS,
+        "embedding_size": E,
+        "hidden_size": H,
+        "num_layers": case.num_layers,
+        "dropout": 0.0,
+        "layer_norm": False,
+        "tie_output": False,
+        "tie_source": False,
+        "encoder": partial(
+            GRUEncoder,
+            hidden_size=ENCODER_H,
+            num_layers=case.num_layers,
+            output_size=H if projected else None,
+        ),
+        "wiring": WIRINGS[case.wiring],
+        "attention": ATTENTIONS[case.score],
+    }
+    model = GRUTranslator(**(options | changes)).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.6)
+    return model
+
+
+def sources() -> tuple[torch.Tensor, torch.Tensor]:
+    """src [B, S], each sentence of its own length ending in EOS, and its mask."""
+    mask = torch.tensor([[j < length for j in range(S)] for length in LENGTHS])
+    src = torch.randint(3, V, (B, S)).masked_fill(~mask, PAD)
+    for b, length in enumerate(LENGTHS):
+        src[b, length - 1] = EOS
+    return src, mask
+
+
+def targets(num: int = B) -> torch.Tensor:
+    """tgt_in [num, T], which begins with BOS."""
+    return torch.cat((torch.full((num, 1), BOS), torch.randint(3, V, (num, T - 1))), dim=1)
+
+
+def teacher_forced(model: GRUTranslator, src, mask, tgt_in):
+    return model(model.encode(src, mask), tgt_in, need_weights=True)
+
+
+# --- the reference: NumPy alone -------------------------------------------------------------------------
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gru_cell(W, U, b, c, x, h):
+    """z h + (1 - z) n, where r, z = σ(W x + b + U h + c) and n = tanh(W_n x + b_n + r (U_n h + c_n))."""
+    (W_r, W_z, W_n), (U_r, U_z, U_n) = np.split(W, 3), np.split(U, 3)
+    (b_r, b_z, b_n), (c_r, c_z, c_n) = np.split(b, 3), np.split(c, 3)
+    r = sigmoid(W_r @ x + b_r + U_r @ h + c_r)
+    z = sigmoid(W_z @ x + b_z + U_z @ h + c_z)
+    n = np.tanh(W_n @ x + b_n + r * (U_n @ h + c_n))
+    return z * h + (1 - z) * n
+
+
+def cell_of(p, prefix, layer=0):
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    return partial(gru_cell, *(p[f"{prefix}.{name}_l{layer}"] for name in names))
+
+
+def affine(p, prefix, x):
+    return p[f"{prefix}.weight"] @ x + p[f"{prefix}.bias"]
+
+
+def norm(p, prefix, x):
+    """(x - mean) / sqrt(variance + 1e-5), scaled and moved, where the model has such weights."""
+    if f"{prefix}.weight" not in p:
+        return x
+    return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * p[f"{prefix}.weight"] + p[f"{prefix}.bias"]
+
+
+def reference_encode(p, src, num_layers):
+    """Encoder states [S, M], and the top layer's last state of either direction, of one unpadded sentence."""
+    states = [p["src_embedding.weight"][i] for i in src]
+    for layer in range(num_layers):
+        right, left = cell_of(p, f"encoder.forwards.{layer}"), cell_of(p, f"encoder.backwards.{layer}")
+        rightward, h = [], np.zeros(ENCODER_H)
+        for x in states:
+            h = right(x, h)
+            rightward.append(h)
+        leftward, h = [], np.zeros(ENCODER_H)
+        for x in reversed(states):
+            h = left(x, h)
+            leftward.insert(0, h)
+        both = [np.concatenate(pair) for pair in zip(rightward, leftward, strict=True)]
+        states = [norm(p, f"encoder.norms.{layer}", x) for x in both]
+    summary = norm(p, f"encoder.norms.{num_layers - 1}", np.concatenate((rightward[-1], leftward[0])))
+    if "encoder.projection.weight" in p:
+        states = [affine(p, "encoder.projection", x) for x in states]
+    return np.array(states), summary
+
+
+def reference_score(p, score, q, h):
+    a = "decoder.attention"
+    if score == "bahdanau":  # A.1.2
+        return p[f"{a}.v"] @ np.tanh(
+            p[f"{a}.query_projection.weight"] @ q + p[f"{a}.key_projection.weight"] @ h
+        )
+    if score == "luong_dot":  # eq. 8, and the two below
+        return q @ h
+    if score == "luong_general":
+        return q @ p[f"{a}.key_projection.weight"] @ h
+    assert score == "luong_concat"
+    return p[f"{a}.v"] @ np.tanh(p[f"{a}.projection.weight"] @ np.concatenate((q, h)))
+
+
+def reference_attend(p, score, query, states):
+    """Context (nothing without attention) and weights."""
+    if score == "none":
+        return np.zeros(0), None
+    exps = np.exp([reference_score(p, score, query, h) for h in states])
+    weights = exps / exps.sum()
+    return sum(a * h for a, h in zip(weights, states, strict=True)), weights
+
+
+def reference_forward(model: nn.Module, case: Case, src, tgt_in):
+    """Logits [T, V] and weights [T, S] of one unpadded sentence."""
+    p = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    states, summary = reference_encode(p, src, case.num_layers)
+    hidden = np.split(np.tanh(affine(p, "bridge", summary)), case.num_layers)  # one a decoder layer
+    cells = [cell_of(p, "decoder.rnn", layer) for layer in range(case.num_layers)]
+    fed = np.zeros(E)
+    logits, all_weights = [], []
+    for piece in tgt_in:
+        embedded = p["tgt_embedding.weight"][piece]
+        if case.wiring == "attend_then_update":
+            context, weights = reference_attend(p, case.score, hidden[-1], states)
+            x = np.concatenate((embedded, context))
+        else:
+            x = np.concatenate((embedded, fed)) if case.wiring == "input_feeding" else embedded
+        for layer, cell in enumerate(cells):
+            hidden[layer] = x = cell(x, hidden[layer])
+        if case.wiring == "attend_then_update":
+            features = np.concatenate((hidden[-1], context, embedded))
+        else:
+            context, weights = reference_attend(p, case.score, hidden[-1], states)
+            features = np.concatenate((context, hidden[-1]))
+        fed = np.tanh(affine(p, "decoder.readout", features))
+        logits.append(affine(p, "output", norm(p, "norm", fed)))
+        all_weights.append(weights)
+    return np.array(logits), all_weights
+
+
+def assert_equals_reference(model: GRUTranslator, case: Case) -> None:
+    src, mask = sources()
+    tgt_in = targets()
+    with torch.no_grad():
+        logits, weights = teacher_forced(model, src, mask, tgt_in)
+    for b, length in enumerate(LENGTHS):
+        expected, expected_weights = reference_forward(
+            model, case, src[b, :length].tolist(), tgt_in[b].tolist()
+        )
+        np.testing.assert_allclose(logits[b].numpy(), expected, **EXACT)
+        if case.score == "none":
+            assert weights is None
+        else:
+            np.testing.assert_allclose(weights[b, :, :length].numpy(), expected_weights, **EXACT)
+            assert not weights[b, :, length:].any()
+
+
+# --- the equations --------------------------------------------------------------------------------------
+
+
+@every_case
+def test_translator_is_its_equations(case):
+    assert_equals_reference(build(case), case)
+
+
+@every_case
+def test_translator_with_layer_norm_and_projected_states_is_its_equations(case):
+    assert_equals_reference(build(case, projected=True, layer_norm=True), case)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_encoder_is_torchs_bidirectional_gru_on_packed_sequences(num_layers):
+    encoder = GRUEncoder(
+        input_size=E, hidden_size=H, num_layers=num_layers, dropout=0.0, output_size=None, layer_norm=False
+    ).double()
+    reference = nn.GRU(E, H, num_layers, bidirectional=True, batch_first=True).double()
+    with torch.no_grad():
+        for layer in range(num_layers):
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                ours = (encoder.forwards[layer], encoder.backwards[layer])
+                for half, suffix in zip(ours, ("", "_reverse"), strict=True):
+                    getattr(half, f"{name}_l0").copy_(getattr(reference, f"{name}_l{layer}{suffix}"))
+    mask = sources()[1]
+    embedded = torch.randn(B, S, E, dtype=torch.float64, requires_grad=True)
+    states, summary = encoder(embedded, mask)
+
+    packed = nn.utils.rnn.pack_padded_sequence(embedded, LENGTHS, batch_first=True, enforce_sorted=False)
+    outputs, h_n = reference(packed)
+    expected, _ = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True)  # zero on padding
+    expected_summary = torch.cat((h_n[-2], h_n[-1]), dim=-1)  # the top layer's forward, backward
+    torch.testing.assert_close(states, expected, **EXACT)
+    torch.testing.assert_close(summary, expected_summary, **EXACT)
+
+    probes = torch.randn_like(states), torch.randn_like(summary)
+    (gradient,) = torch.autograd.grad((states, summary), embedded, probes)
+    (expected_gradient,) = torch.autograd.grad((expected, expected_summary), embedded, probes)
+    torch.testing.assert_close(gradient, expected_gradient, **EXACT)
+
+
+# --- claims of any translator ---------------------------------------------------------------------------
+
+
+@every_case
+def test_rewriting_the_padding_changes_no_output(case):
+    model, (src, mask), tgt_in = build(case), sources(), targets()
+    with torch.no_grad():
+        before = teacher_forced(model, src, mask, tgt_in)
+        rewritten = torch.where(mask, src, torch.randint(3, V, (B, S)))
+        assert not torch.equal(rewritten, src)
+        torch.testing.assert_close(
+            tuple(teacher_forced(model, rewritten, mask, tgt_in)), tuple(before), **EXACT
+        )
+        model.src_embedding.weight[PAD] = 1e3
+        torch.testing.assert_close(tuple(teacher_forced(model, src, mask, tgt_in)), tuple(before), **EXACT)
+
+
+@every_case
+def test_a_batch_equals_its_sentences_one_by_one(case):
+    model, (src, mask), tgt_in = build(case), sources(), targets()
+    with torch.no_grad():
+        logits, weights = teacher_forced(model, src, mask, tgt_in)
+        for b, length in enumerate(LENGTHS):
+            rows = slice(b, b + 1)
+            alone = teacher_forced(model, src[rows, :length], mask[rows, :length], tgt_in[rows])
+            torch.testing.assert_close(alone.logits, logits[rows], **EXACT)
+            if weights is not None:
+                torch.testing.assert_close(alone.weights, weights[rows, :, :length], **EXACT)
+
+
+@every_case
+@pytest.mark.parametrize("num_hypotheses", [1, K])
+def test_step_repeated_equals_forward(case, num_hypotheses):
+    """With K hypotheses a sentence, which share its memory, each equals a sentence of its own."""
+    model, (src, mask), tgt_in = build(case), sources(), targets(B * num_hypotheses)
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        owner = torch.arange(B).repeat_interleave(num_hypotheses)
+        expected = model(select(memory, owner), tgt_in, need_weights=True)
+        state = select(model.init_state(memory), owner)
+        for t in range(T):
+            logits, state, weights = model.step(tgt_in[:, t], state, memory, need_weights=True)
+            torch.testing.assert_close(logits, expected.logits[:, t], **EXACT)
+            if case.score == "none":
+                assert weights is None
+            else:
+                torch.testing.assert_close(weights, expected.weights[:, t], **EXACT)
+
+
+@every_case
+def test_reordered_hypotheses_step_as_they_would_have_in_their_own_place(case):
+    model, (src, mask), tgt_in = build(case), sources(), targets(B * K)
+    owner = torch.arange(B).repeat_interleave(K)
+    within = torch.tensor([2, 0, 0, 1, 2, 0, 1, 1, 1])  # which hypothesis of the same sentence survives
+    order = owner * K + within
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        _, state, _ = model.step(tgt_in[:, 0], select(model.init_state(memory), owner), memory)
+        straight = model.step(tgt_in[:, 1], state, memory)
+        reordered = model.step(tgt_in[order, 1], select(state, order), memory)
+        torch.testing.assert_close(reordered.logits, straight.logits[order], **EXACT)
+        torch.testing.assert_close(tuple(reordered.state), tuple(select(straight.state, order)), **EXACT)
+
+
+@every_case
+def test_a_step_leaves_the_state_it_was_given_alone(case):
+    model, (src, mask) = build(case), sources()
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        _, state, _ = model.step(torch.full((B,), BOS), model.init_state(memory), memory)
+        first = model.step(torch.full((B,), 5), state, memory).logits
+        model.step(torch.full((B,), 7), state, memory)
+        assert torch.equal(model.step(torch.full((B,), 5), state, memory).logits, first)
+
+
+@pytest.mark.parametrize("score", ATTENTIONS)
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_fast_unroll_equals_the_plain_loop_gradients_included(score, num_layers):
+    model = build(Case(score, "update_then_attend", num_layers))
+    src, mask = sources()
+    embedded = torch.randn(B, T, E, dtype=torch.float64, requires_grad=True)
+    inputs = {"embedded": embedded, **dict(model.named_parameters())}
+    results = []
+    for unroll in (type(model.decoder).unroll, Decoder.unroll):
+        memory = model.encode(src, mask)
+        readouts, weights = unroll(model.decoder, embedded, model.init_state(memory), memory)
+        loss = (
+            readouts * torch.linspace(-1, 1, readouts.numel(), dtype=torch.float64).view_as(readouts)
+        ).sum()
+        if weights is not None:
+            loss = loss + (weights * torch.linspace(-1, 1, weights.numel()).view_as(weights)).sum()
+        gradients = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True)
+        results.append((readouts, weights, dict(zip(inputs, gradients, strict=True))))
+    (fast, fast_weights, fast_gradients), (plain, plain_weights, plain_gradients) = results
+    assert type(model.decoder).unroll is not Decoder.unroll
+    torch.testing.assert_close(fast, plain, **EXACT)
+    assert (fast_weights is None) == (plain_weights is None) == (score == "none")
+    if fast_weights is not None:
+        torch.testing.assert_close(fast_weights, plain_weights, **EXACT)
+    for name, gradient in fast_gradients.items():
+        torch.testing.assert_close(
+            gradient, plain_gradients[name], **EXACT, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+@every_case
+def test_the_future_of_the_target_changes_no_earlier_logits(case):
+    model, (src, mask), tgt_in = build(case), sources(), targets()
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        before = model(memory, tgt_in).logits
+        for t in range(T - 1):
+            changed = tgt_in.clone()
+            changed[:, t + 1 :] = (tgt_in[:, t + 1 :] + 1) % V
+            after = model(memory, changed).logits
+            torch.testing.assert_close(after[:, : t + 1], before[:, : t + 1], **EXACT)
+            assert not torch.isclose(after[:, t + 1], before[:, t + 1]).all(), "the present should matter"
+
+
+@every_case
+def test_weights_come_on_request_alone(case):
+    model, (src, mask), tgt_in = build(case), sources(), targets()
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        assert model(memory, tgt_in).weights is None
+        assert model.step(tgt_in[:, 0], model.init_state(memory), memory).weights is None
+        weights = model(memory, tgt_in, need_weights=True).weights
+    assert model.has_attention == (case.score != "none") == (weights is not None)
+    if weights is not None:
+        assert weights.shape == (B, T, S)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(B, T, dtype=torch.float64), **EXACT)
+
+
+@every_case
+def test_only_attention_reads_the_encoder_states(case):
+    """The bottleneck baseline knows the source by the encoder's last state alone."""
+    model, (src, mask), tgt_in = build(case), sources(), targets()
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        before = model(memory, tgt_in).logits
+        states = torch.randn_like(memory.states)
+        keys = None if memory.keys is None else model.decoder.attention.project_keys(states)
+        after = model(memory._replace(states=states, keys=keys), tgt_in).logits
+        assert torch.equal(after, before) == (case.score == "none")
+        assert (memory.keys is None) == (case.score == "none")
+        summary = torch.randn_like(memory.summary)
+        assert not torch.isclose(model(memory._replace(summary=summary), tgt_in).logits, before).all()
+
+
+@every_case
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_a_gradient_reaches_every_parameter(case, layer_norm):
+    """None is dead: such a one would never train, and DistributedDataParallel refuses it."""
+    model = build(case, projected=True, layer_norm=layer_norm)
+    src, mask = sources()
+    teacher_forced(model, src, mask, targets()).logits.square().sum().backward()
+    dead = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert dead == []
+
+
+# --- options --------------------------------------------------------------------------------------------
+
+
+DEFAULT = Case("luong_general", "input_feeding", 2)
+
+
+def test_tied_output_is_the_target_embedding():
+    model = build(DEFAULT, tie_output=True)
+    assert model.output.weight is model.tgt_embedding.weight
+    untied = sum(p.numel() for p in build(DEFAULT).parameters())
+    assert sum(p.numel() for p in model.parameters()) == untied - V * E
+    assert_equals_reference(model, DEFAULT)
+
+
+def test_tied_source_is_the_target_embedding():
+    model = build(DEFAULT, tie_source=True, joint_vocabulary=True, src_vocab_size=V)
+    assert model.src_embedding.weight is model.tgt_embedding.weight
+    assert_equals_reference(model, DEFAULT)
+
+
+def test_untied_tables_are_apart():
+    model = build(DEFAULT, joint_vocabulary=True, src_vocab_size=V)
+    tables = (model.src_embedding.weight, model.tgt_embedding.weight, model.output.weight)
+    assert len({table.data_ptr() for table in tables}) == 3
+
+
+def test_ties_train_as_one_parameter():
+    model = build(DEFAULT, tie_output=True, tie_source=True, joint_vocabulary=True, src_vocab_size=V)
+    src, mask = sources()
+    teacher_forced(model, src, mask, targets()).logits.square().sum().backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.1 * parameter.grad
+    assert torch.equal(model.output.weight, model.tgt_embedding.weight)
+    assert torch.equal(model.src_embedding.weight, model.tgt_embedding.weight)
+
+
+def test_tied_source_without_a_joint_vocabulary_is_refused():
+    with pytest.raises(ValueError, match=r"tie_source=true needs one joint vocabulary"):
+        build(DEFAULT, tie_source=True, joint_vocabulary=False)
+
+
+def test_input_feeding_without_attention_is_refused():
+    with pytest.raises(ValueError, match=r"input feeding .* attention=none"):
+        build(Case("none", "input_feeding", 1))
+
+
+def test_dot_scores_on_unprojected_states_are_refused_naming_both_sizes():
+    with pytest.raises(ValueError, match=rf"got {H} and {2 * ENCODER_H}"):
+        build(Case("luong_dot", "update_then_attend", 1), projected=False)
+
+
+def test_embeddings_start_at_unit_norm_and_padding_at_zero():
+    wide = 4096
+    encoder = partial(GRUEncoder, hidden_size=1, num_layers=1, output_size=None)
+    options = {"pad_id": PAD, "bos_id": BOS, "eos_id": EOS, "src_vocab_size": V, "tgt_vocab_size": V}
+    model = GRUTranslator(
+        **options,
+        joint_vocabulary=True,
+        embedding_size=wide,
+        hidden_size=1,
+        num_layers=1,
+        dropout=0.0,
+        layer_norm=False,
+        tie_output=True,
+        tie_source=True,
+        encoder=encoder,
+        wiring=WIRINGS["update_then_attend"],
+        attention=GeneralAttention,
+    )
+    norms = model.tgt_embedding.weight.norm(dim=1)
+    assert norms[PAD] == 0
+    torch.testing.assert_close(norms[PAD + 1 :], torch.ones(V - 1), rtol=0, atol=0.1)
+    assert not model.output.bias.any()
+
+
+@every_case
+def test_dropout_is_inactive_in_evaluation_and_active_in_training(case):
+    model, (src, mask), tgt_in = build(case, dropout=0.5), sources(), targets()
+    undropped = build(case)
+    undropped.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        expected = teacher_forced(undropped, src, mask, tgt_in).logits
+        assert torch.equal(teacher_forced(model, src, mask, tgt_in).logits, expected)
+        assert torch.equal(teacher_forced(undropped.train(), src, mask, tgt_in).logits, expected)
+        model.train()
+        assert not torch.equal(
+            teacher_forced(model, src, mask, tgt_in).logits, teacher_forced(model, src, mask, tgt_in).logits
+        )
+
+
+# --- select ---------------------------------------------------------------------------------------------
+
+
+def test_select_takes_rows_of_every_tensor_in_nested_containers():
+    x, y, z = torch.randn(3, 2), torch.randn(3), torch.randn(3, 2, 2)
+    index = torch.tensor([2, 0, 0, 1])
+    tree = {"a": [x, None], "b": (y, {"c": z}), "d": DecoderState(x, None), "e": ()}
+    picked = select(tree, index)
+    assert list(picked) == list(tree)
+    assert isinstance(picked["a"], list)
+    assert type(picked["b"]) is tuple
+    assert type(picked["d"]) is DecoderState
+    assert picked["a"][1] is None
+    assert picked["d"].fed is None
+    assert picked["e"] == ()
+    assert torch.equal(picked["a"][0], torch.stack([x[i] for i in (2, 0, 0, 1)]))
+    assert torch.equal(picked["b"][0], torch.stack([y[i] for i in (2, 0, 0, 1)]))
+    assert torch.equal(picked["b"][1]["c"], torch.stack([z[i] for i in (2, 0, 0, 1)]))
+    assert torch.equal(picked["d"].hidden, picked["a"][0])
+
+
+def test_select_drops_sentences_from_a_memory():
+    model, (src, mask), tgt_in = build(DEFAULT), sources(), targets()
+    kept = torch.tensor([0, 2])
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        smaller = select(memory, kept)
+        assert type(smaller) is Memory
+        torch.testing.assert_close(
+            model(smaller, tgt_in[kept]).logits, model(memory, tgt_in).logits[kept], **EXACT
+        )
+
+
+@pytest.mark.parametrize("leaf", [3, "h", np.zeros(3)])
+def test_select_refuses_what_it_cannot_reorder(leaf):
+    with pytest.raises(TypeError, match=type(leaf).__name__):
+        select((torch.zeros(3), [leaf]), torch.tensor([0]))

@@ -1,0 +1,107 @@
+"""The summed loss against PyTorch's own and against the formula in float64 NumPy."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nmt.losses import cross_entropy
+
+EXACT = {"rtol": 0, "atol": 1e-10}
+PAD = 0
+TARGETS = torch.tensor([[4, 2, 6, 3], [5, 3, PAD, PAD], [3, PAD, PAD, PAD]])
+every_smoothing = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9, 1.0])
+
+
+@pytest.fixture
+def logits(seed) -> torch.Tensor:
+    return (torch.randn(3, 4, 7, dtype=torch.float64) * 3).requires_grad_()
+
+
+@every_smoothing
+def test_smoothed_is_the_formula(logits, smoothing):
+    """(1 - e) * -log p(y) + e * mean_v -log p(v), summed over real targets."""
+    smoothed, nll = 0.0, 0.0
+    for b in range(3):
+        for t in range(4):
+            if TARGETS[b, t] != PAD:
+                scores = logits[b, t].detach().numpy()
+                log_p = np.array([s - np.log(sum(np.exp(u) for u in scores)) for s in scores])
+                nll -= log_p[TARGETS[b, t]]
+                smoothed += (1 - smoothing) * -log_p[TARGETS[b, t]] + smoothing * np.mean(-log_p)
+    loss = cross_entropy(logits, TARGETS, pad_id=PAD, label_smoothing=smoothing)
+    assert loss.smoothed.item() == pytest.approx(smoothed, rel=0, abs=1e-10)
+    assert loss.nll.item() == pytest.approx(nll, rel=0, abs=1e-10)
+
+
+@every_smoothing
+def test_smoothed_and_its_gradient_equal_pytorchs(logits, smoothing):
+    loss = cross_entropy(logits, TARGETS, pad_id=PAD, label_smoothing=smoothing)
+    expected = F.cross_entropy(
+        logits.flatten(0, 1),
+        TARGETS.flatten(),
+        ignore_index=PAD,
+        label_smoothing=smoothing,
+        reduction="sum",
+    )
+    torch.testing.assert_close(loss.smoothed, expected, **EXACT)
+    (gradient,) = torch.autograd.grad(loss.smoothed, logits)
+    (expected_gradient,) = torch.autograd.grad(expected, logits)
+    torch.testing.assert_close(gradient, expected_gradient, **EXACT)
+    assert not gradient[TARGETS == PAD].any()
+
+
+@every_smoothing
+def test_num_tokens_counts_the_end_and_not_the_padding(logits, smoothing):
+    assert cross_entropy(logits, TARGETS, pad_id=PAD, label_smoothing=smoothing).num_tokens.item() == 7
+
+
+@every_smoothing
+def test_nll_has_no_gradient_and_no_smoothing(logits, smoothing):
+    loss = cross_entropy(logits, TARGETS, pad_id=PAD, label_smoothing=smoothing)
+    plain = cross_entropy(logits, TARGETS, pad_id=PAD, label_smoothing=0.0)
+    assert loss.smoothed.requires_grad
+    assert not loss.nll.requires_grad
+    torch.testing.assert_close(loss.nll, plain.smoothed.detach(), **EXACT)
+
+
+@every_smoothing
+def test_the_parts_of_a_batch_sum_to_the_whole(logits, smoothing):
+    whole = cross_entropy(logits, TARGETS, pad_id=PAD, label_smoothing=smoothing)
+    parts = [
+        cross_entropy(logits[rows], TARGETS[rows], pad_id=PAD, label_smoothing=smoothing)
+        for rows in (slice(0, 1), slice(1, 3))
+    ]
+    for total, *of_parts in zip(whole, *parts, strict=True):
+        torch.testing.assert_close(sum(of_parts), total, **EXACT)
+
+
+@every_smoothing
+def test_rewriting_the_logits_of_padding_changes_nothing(logits, smoothing):
+    rewritten = torch.where((TARGETS == PAD).unsqueeze(-1), torch.full_like(logits, 50.0), logits)
+    torch.testing.assert_close(
+        tuple(cross_entropy(rewritten, TARGETS, pad_id=PAD, label_smoothing=smoothing)),
+        tuple(cross_entropy(logits, TARGETS, pad_id=PAD, label_smoothing=smoothing)),
+        **EXACT,
+    )
+
+
+def test_another_padding_id_is_honoured(logits):
+    targets = torch.where(TARGETS == PAD, 6, torch.where(TARGETS == 6, PAD, TARGETS))
+    loss = cross_entropy(logits, targets, pad_id=6, label_smoothing=0.1)
+    assert loss.num_tokens.item() == 7
+
+
+def test_a_batch_of_padding_alone_is_zero():
+    loss = cross_entropy(
+        torch.randn(1, 2, 7), torch.zeros(1, 2, dtype=torch.long), pad_id=PAD, label_smoothing=0.1
+    )
+    assert [part.item() for part in loss] == [0.0, 0.0, 0]
+
+
+def test_half_precision_logits_are_summed_in_float32(logits):
+    half = logits.detach().bfloat16()
+    loss = cross_entropy(half, TARGETS, pad_id=PAD, label_smoothing=0.1)
+    expected = cross_entropy(half.float(), TARGETS, pad_id=PAD, label_smoothing=0.1)
+    assert loss.smoothed.dtype == loss.nll.dtype == torch.float32
+    torch.testing.assert_close(loss.smoothed, expected.smoothed, rtol=0, atol=0)

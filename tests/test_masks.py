@@ -1,0 +1,116 @@
+"""Masks, the softmax over them, and reversal, against loops in float64 NumPy."""
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.masks import causal_mask, masked_softmax, padding_mask, reverse_within_length
+
+EXACT = {"rtol": 0, "atol": 1e-10}
+LENGTHS = [5, 1, 3]
+
+
+def lengths_to_mask(lengths: list[int], size: int) -> torch.Tensor:
+    return torch.tensor([[j < length for j in range(size)] for length in lengths])
+
+
+def reference_softmax(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """exp(e_j) / sum over real k of exp(e_k), a row at a time, without any shift."""
+    weights = np.zeros_like(scores)
+    for row in range(scores.shape[0]):
+        total = sum(np.exp(scores[row, k]) for k in range(scores.shape[1]) if mask[row, k])
+        for j in range(scores.shape[1]):
+            if mask[row, j]:
+                weights[row, j] = np.exp(scores[row, j]) / total
+    return weights
+
+
+def test_padding_mask_is_true_on_real_tokens():
+    ids = torch.tensor([[7, 4, 3, 0, 0], [5, 3, 0, 0, 0], [4, 4, 4, 4, 3]])
+    mask = padding_mask(ids, pad_id=0)
+    assert mask.dtype == torch.bool
+    assert mask.tolist() == [
+        [True, True, True, False, False],
+        [True, True, False, False, False],
+        [True, True, True, True, True],
+    ]
+
+
+@pytest.mark.parametrize("pad_id", [0, 4])
+def test_padding_mask_knows_padding_by_its_id_alone(pad_id):
+    ids = torch.tensor([[0, 4, 1]])
+    assert padding_mask(ids, pad_id).tolist() == [[i != pad_id for i in (0, 4, 1)]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_causal_mask_lets_a_position_look_at_itself_and_its_past(size):
+    mask = causal_mask(size)
+    assert mask.dtype == torch.bool
+    assert mask.tolist() == [[u <= t for u in range(size)] for t in range(size)]
+
+
+def test_masked_softmax_is_softmax_over_real_positions():
+    scores = torch.randn(3, 5, dtype=torch.float64) * 3
+    mask = lengths_to_mask(LENGTHS, 5)
+    expected = reference_softmax(scores.numpy(), mask.numpy())
+    np.testing.assert_allclose(masked_softmax(scores, mask).numpy(), expected, **EXACT)
+
+
+def test_masked_softmax_takes_a_mask_with_holes_and_broadcasts_it_over_queries():
+    scores = torch.randn(2, 4, 3, dtype=torch.float64)  # [B, T, S]
+    mask = torch.tensor([[True, False, True], [False, True, True]])
+    weights = masked_softmax(scores, mask.unsqueeze(1))
+    for t in range(4):
+        expected = reference_softmax(scores[:, t].numpy(), mask.numpy())
+        np.testing.assert_allclose(weights[:, t].numpy(), expected, **EXACT)
+
+
+@pytest.mark.parametrize("padding_score", [0.0, 1e30, -1e30, float("inf"), float("nan")])
+def test_padding_weighs_exactly_nothing_whatever_its_score(padding_score):
+    mask = lengths_to_mask(LENGTHS, 5)
+    scores = torch.randn(3, 5, dtype=torch.float64)
+    weights = masked_softmax(scores.masked_fill(~mask, padding_score), mask)
+    assert weights[~mask].tolist() == [0.0] * 6
+    torch.testing.assert_close(weights, masked_softmax(scores, mask), rtol=0, atol=0)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, dtype=torch.float64), **EXACT)
+
+
+@pytest.mark.parametrize("shift", [-1e3, 1e3])
+def test_masked_softmax_is_invariant_to_a_shift_of_the_scores(shift):
+    mask = lengths_to_mask(LENGTHS, 5)
+    scores = torch.randn(3, 5, dtype=torch.float64)
+    torch.testing.assert_close(masked_softmax(scores + shift, mask), masked_softmax(scores, mask), **EXACT)
+
+
+def test_masked_softmax_gradient_is_its_finite_difference():
+    scores = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    mask = lengths_to_mask(LENGTHS, 5)
+    assert torch.autograd.gradcheck(lambda e: masked_softmax(e, mask), scores)
+
+
+def test_padding_gets_no_gradient():
+    scores = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    mask = lengths_to_mask(LENGTHS, 5)
+    (masked_softmax(scores, mask) * torch.randn(3, 5, dtype=torch.float64)).sum().backward()
+    assert scores.grad[~mask].tolist() == [0.0] * 6
+
+
+@pytest.mark.parametrize("trailing", [(), (2,), (2, 3)])
+def test_reverse_within_length_is_a_loop_over_sentences(trailing):
+    x = torch.randn(3, 5, *trailing, dtype=torch.float64)
+    expected = x.numpy().copy()
+    for i, length in enumerate(LENGTHS):
+        for j in range(length):
+            expected[i, j] = x[i, length - 1 - j].numpy()
+    reversed_x = reverse_within_length(x, torch.tensor(LENGTHS))
+    assert np.array_equal(reversed_x.numpy(), expected)
+
+
+def test_reverse_within_length_twice_is_the_identity():
+    x, lengths = torch.randn(3, 5, 2), torch.tensor(LENGTHS)
+    assert torch.equal(reverse_within_length(reverse_within_length(x, lengths), lengths), x)
+
+
+def test_reverse_within_full_length_is_a_flip():
+    x = torch.randn(3, 5, 2)
+    assert torch.equal(reverse_within_length(x, torch.tensor([5, 5, 5])), x.flip(1))

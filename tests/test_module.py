@@ -1,0 +1,121 @@
+"""The training step: losses as sums, averaged once over the tokens of an optimizer step."""
+
+from functools import partial
+
+import lightning as L
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from nmt import schedules
+from nmt.attention import GeneralAttention
+from nmt.callbacks import AtomicCheckpointIO
+from nmt.data.batching import collate
+from nmt.models.gru import GRUEncoder, GRUTranslator, UpdateThenAttend
+from nmt.module import TranslationModule
+
+LENGTHS = [(3, 9), (5, 2), (4, 4), (7, 3)]  # uneven on purpose
+
+
+def make_module(learning_rate: float = 0.5) -> TranslationModule:
+    torch.manual_seed(7)
+    translator = GRUTranslator(
+        src_vocab_size=11,
+        tgt_vocab_size=11,
+        joint_vocabulary=True,
+        pad_id=0,
+        bos_id=2,
+        eos_id=3,
+        embedding_size=6,
+        hidden_size=5,
+        num_layers=1,
+        dropout=0.0,
+        layer_norm=False,
+        tie_output=True,
+        tie_source=True,
+        encoder=partial(GRUEncoder, hidden_size=4, num_layers=1, output_size=None),
+        wiring=partial(UpdateThenAttend, input_feeding=False),
+        attention=GeneralAttention,
+    )
+    return TranslationModule(
+        translator,
+        optimizer=partial(torch.optim.SGD, lr=learning_rate),
+        scheduler=partial(schedules.constant, warmup_steps=0),
+        label_smoothing=0.1,
+    ).double()
+
+
+def examples():
+    generator = torch.Generator().manual_seed(3)
+    rows = []
+    for index, lengths in enumerate(LENGTHS):
+        src, tgt = (torch.randint(4, 11, (n,), generator=generator).tolist() for n in lengths)
+        rows.append({"index": index, "src_ids": [*src, 3], "tgt_ids": [*tgt, 3]})
+    return rows
+
+
+def fit(module: TranslationModule, batch_size: int, accumulate: int, clip: float | None, tmp_path) -> dict:
+    loader = DataLoader(
+        examples(), batch_size=batch_size, collate_fn=partial(collate, pad_id=0, bos_id=2), num_workers=0
+    )
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        accumulate_grad_batches=accumulate,
+        gradient_clip_val=clip,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=str(tmp_path),
+        plugins=[AtomicCheckpointIO()],
+    )
+    trainer.fit(module, train_dataloaders=loader)
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers")
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_accumulating_uneven_batches_equals_one_batch(tmp_path, clip):
+    whole = fit(make_module(), batch_size=4, accumulate=1, clip=clip, tmp_path=tmp_path)
+    for batch_size, accumulate in ((1, 4), (2, 2), (3, 4)):
+        parts = fit(make_module(), batch_size, accumulate, clip, tmp_path)
+        for name, value in whole.items():
+            torch.testing.assert_close(parts[name], value, rtol=0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers")
+def test_a_step_is_gradient_descent_on_the_mean_over_tokens(tmp_path):
+    module = make_module()
+    batch = collate(examples(), pad_id=0, bos_id=2)
+    model = module.translator
+    logits, _ = model(model.encode(batch.src, batch.src != 0), batch.tgt_in)
+    mean = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), batch.tgt_out.flatten(), ignore_index=0, label_smoothing=0.1
+    )
+    names, parameters = zip(*module.named_parameters(), strict=True)
+    expected = {
+        name: (parameter - 0.5 * gradient).detach()
+        for name, parameter, gradient in zip(
+            names, parameters, torch.autograd.grad(mean, parameters), strict=True
+        )
+    }
+    trained = fit(module, batch_size=4, accumulate=1, clip=None, tmp_path=tmp_path)
+    for name, value in expected.items():
+        torch.testing.assert_close(trained[name], value, rtol=0, atol=1e-12)
+
+
+def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    target = tmp_path / "checkpoints" / "last.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"state_dict": {"w": torch.ones(2)}}, target)
+    good = target.read_bytes()
+
+    def fail_half_way(checkpoint, file):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", fail_half_way)
+    with pytest.raises(OSError, match="No space"):
+        AtomicCheckpointIO().save_checkpoint({}, target)
+    assert target.read_bytes() == good
+    assert list(target.parent.iterdir()) == [target]

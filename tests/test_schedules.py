@@ -1,0 +1,56 @@
+"""Learning rates over time, against their formulas in plain Python."""
+
+import math
+
+import pytest
+import torch
+
+from nmt import schedules
+from nmt.errors import UserError
+
+
+def rates(make, num_steps):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    scheduler = make(optimizer)["scheduler"]
+    seen = []
+    for _ in range(num_steps):
+        seen.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return seen
+
+
+def test_inverse_sqrt_is_equation_3_of_vaswani_rescaled_to_peak_at_lr():
+    seen = rates(lambda o: schedules.inverse_sqrt(o, total_steps=99, warmup_steps=4), 20)
+    expected = [2.0 * min(step / 4, math.sqrt(4 / step)) for step in range(1, 21)]
+    assert seen == pytest.approx(expected, abs=1e-12)
+    assert max(seen) == seen[3] == 2.0
+
+
+def test_cosine_warms_up_then_falls_to_nothing_at_the_last_step():
+    seen = rates(lambda o: schedules.cosine(o, total_steps=12, warmup_steps=2), 14)
+    assert seen[:2] == [1.0, 2.0]
+    assert seen[7] == pytest.approx(1.0)  # half way
+    assert seen[12:] == pytest.approx([0.0, 0.0])
+    assert all(a >= b for a, b in zip(seen[1:], seen[2:], strict=False))
+
+
+def test_constant_only_warms_up():
+    assert rates(lambda o: schedules.constant(o, total_steps=9, warmup_steps=4), 6) == [0.5, 1, 1.5, 2, 2, 2]
+    assert rates(lambda o: schedules.constant(o, total_steps=9, warmup_steps=0), 2) == [2, 2]
+
+
+def test_plateau_halves_the_rate_when_bleu_stands_still():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    described = schedules.plateau(optimizer, total_steps=9, factor=0.5, patience=1)
+    for bleu in (10.0, 20.0, 15.0, 15.0):
+        optimizer.step()
+        described["scheduler"].step(bleu)
+    assert optimizer.param_groups[0]["lr"] == 1.0
+    assert described["monitor"] == "val/bleu"
+
+
+def test_inverse_sqrt_without_warmup_is_refused():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    with pytest.raises(UserError, match="warmup_steps=0"):
+        schedules.inverse_sqrt(optimizer, total_steps=9, warmup_steps=0)
