@@ -1,10 +1,12 @@
 """What every script shares: Hydra's entry, and one clear line where the user can mend what went wrong."""
 
 import difflib
+import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +28,37 @@ def command(config_name: str) -> Callable[[Callable[[DictConfig], Any]], Callabl
     """
 
     def decorate(function: Callable[[DictConfig], Any]) -> Callable[[], None]:
+        @functools.wraps(function)
+        def task(cfg: DictConfig) -> None:
+            with _errors_in_one_line(config_name):
+                function(cfg)
+
+        @functools.wraps(function)
         def main() -> None:
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing; `explain` prints
-            try:
-                hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(function)()
-            except (UserError, HydraException, OmegaConfBaseException) as error:
-                if os.environ.get("NMT_TRACEBACK"):
-                    raise
-                print(f"{Path(sys.argv[0]).name}: error: {explain(error, config_name)}", file=sys.stderr)
-                sys.exit(1)
-            except KeyboardInterrupt:
-                sys.exit(130)
-            except BrokenPipeError:  # whoever read our output has gone, as in `| head`
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                sys.exit(0)
+            with _errors_in_one_line(config_name):
+                hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(task)()
 
-        main.__doc__ = function.__doc__
         return main
 
     return decorate
+
+
+@contextmanager
+def _errors_in_one_line(config_name: str) -> Iterator[None]:
+    """Print what a user can mend and exit; anything else is a bug and keeps its traceback."""
+    try:
+        yield
+    except (UserError, HydraException, OmegaConfBaseException) as error:
+        if os.environ.get("NMT_TRACEBACK"):
+            raise
+        print(f"{Path(sys.argv[0]).name}: error: {explain(error, config_name)}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read our output has gone, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
 
 
 def explain(error: BaseException, config_name: str) -> str:

@@ -215,7 +215,7 @@ class _Choices:
     """Which pieces may come next: the one place where a search changes the model's log-probabilities."""
 
     def __init__(self, model: Translator, limits: Tensor, min_length: int) -> None:
-        self.never = [model.pad_id, model.bos_id]
+        self.pad_id, self.bos_id = model.pad_id, model.bos_id
         self.eos_id = model.eos_id
         self.min_length = min_length
         self.smallest_limit = int(limits.min()) if limits.numel() else 0
@@ -227,7 +227,8 @@ class _Choices:
         """
         log_probs = _log_softmax(logits)
         eos = log_probs[:, self.eos_id].clone()
-        log_probs[:, self.never] = float("-inf")
+        log_probs[:, self.pad_id] = float("-inf")
+        log_probs[:, self.bos_id] = float("-inf")
         if num_pieces >= self.smallest_limit:
             log_probs.masked_fill_((num_pieces >= limits).unsqueeze(1), float("-inf"))
         if num_pieces < self.min_length:

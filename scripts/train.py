@@ -10,7 +10,7 @@ import lightning as L
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from nmt.callbacks import AtomicCheckpointIO
+from nmt.callbacks import AtomicCheckpointIO, ProgressBar
 from nmt.commands import command
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
@@ -53,7 +53,11 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     trainer: L.Trainer = hydra.utils.instantiate(
         cfg.trainer,
         logger=hydra.utils.instantiate(cfg.logger),
-        callbacks=list(hydra.utils.instantiate(cfg.callbacks).values()),
+        callbacks=[
+            callback
+            for callback in hydra.utils.instantiate(cfg.callbacks).values()
+            if cfg.trainer.enable_progress_bar or not isinstance(callback, ProgressBar)
+        ],
         plugins=[AtomicCheckpointIO()],
         default_root_dir=str(run_dir),
     )

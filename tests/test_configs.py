@@ -1,0 +1,90 @@
+"""Every choice on the disk composes; every attention builds and takes a training step."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import hydra
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from nmt.errors import UserError
+from nmt.losses import cross_entropy
+from nmt.run import build_translator
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+ATTENTIONS = sorted(path.stem for path in (CONFIGS / "attention").glob("*.yaml"))
+WIRINGS = sorted(path.stem for path in (CONFIGS / "wiring").glob("*.yaml"))
+CHOICES = [
+    f"{path.parent.name}={path.stem}"
+    for path in sorted(CONFIGS.glob("*/*.yaml"))
+    if path.parent.name not in ("hydra", "experiment") and path.stem not in ("base", "stored")
+] + [f"+experiment={path.stem}" for path in sorted((CONFIGS / "experiment").glob("*.yaml"))]
+VOCABULARY = SimpleNamespace(src_vocab_size=20, tgt_vocab_size=20, joint=True, pad_id=0, bos_id=2, eos_id=3)
+
+
+def compose(*overrides: str, name: str = "train"):
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+        return hydra.compose(name, overrides=list(overrides))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_composes(choice):
+    compose(choice)
+
+
+def test_the_five_attentions_are_there():
+    assert {"bahdanau", "luong_dot", "luong_general", "luong_concat", "none"} <= set(ATTENTIONS)
+
+
+@pytest.mark.parametrize("name", ["evaluate", "translate"])
+def test_the_other_commands_compose(name):
+    assert OmegaConf.is_missing(compose(name=name), "run")
+
+
+@pytest.mark.parametrize("wiring", ["its own", *WIRINGS])
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_every_attention_builds_and_takes_a_training_step(attention, wiring):
+    overrides = [f"attention={attention}", "model.hidden_size=8", "model.embedding_size=6"]
+    if wiring != "its own":
+        overrides.append(f"wiring={wiring}")
+    model = build_translator(compose(*overrides).model, VOCABULARY)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    src, tgt_in = torch.randint(4, 20, (3, 5)), torch.randint(4, 20, (3, 4))
+    losses = []
+    for _ in range(2):
+        logits, _ = model(model.encode(src, src != 0), tgt_in)
+        loss = cross_entropy(logits, tgt_in, pad_id=0, label_smoothing=0.1).smoothed
+        loss.backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[1] != losses[0]
+
+
+def published_wiring(name: str) -> str:
+    return compose(f"attention={name}").wiring._target_.rsplit(".", 1)[-1]
+
+
+def test_attentions_come_with_their_published_wiring():
+    assert published_wiring("bahdanau") == "AttendThenUpdate"
+    for name in ("luong_dot", "luong_general", "luong_concat", "none"):
+        assert published_wiring(name) == "UpdateThenAttend"
+
+
+def test_the_four_configurations_score_as_they_are_named():
+    scores = {name: compose(f"attention={name}").model.attention for name in ATTENTIONS if name != "none"}
+    classes = {name: node._target_.rsplit(".", 1)[-1] for name, node in scores.items()}
+    assert classes["bahdanau"] == "AdditiveAttention"
+    assert classes["luong_dot"] == "DotAttention"
+    assert classes["luong_general"] == "GeneralAttention"
+    assert classes["luong_concat"] == "ConcatAttention"
+    assert compose("attention=none").model.attention is None
+
+
+def test_a_model_builds_only_what_is_allowed():
+    config = compose("attention=luong_dot").model
+    config.attention._target_ = "builtins.exec"
+    with pytest.raises(UserError, match=r"may not build builtins\.exec"):
+        build_translator(config, VOCABULARY)

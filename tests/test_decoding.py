@@ -1,0 +1,409 @@
+"""Search against brute force over a toy model whose probabilities a plain loop can read off a table."""
+
+import copy
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.decoding import Hypothesis, beam_search, force_decode, greedy_search, length_limits, length_penalty
+from nmt.models.base import Forward, Step, Translator
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+class Table(Translator):
+    """`p(y_t | h_t)`, where h sums up the source and the history: each logit comes from a table.
+
+    The history is an integer `h_t = (3 h_{t-1} + y_{t-1}) mod 97`, and `h_0` is the sum of the source ids, so
+    that neither padding nor neighbours can have a say. The weights of a step follow from h as well.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        seed: int = 0,
+        attends: bool = True,
+        scale: float = 1.5,
+        eos: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.pad_id, self.bos_id, self.eos_id = PAD, BOS, EOS
+        generator = torch.Generator().manual_seed(seed)
+        self.table = scale * torch.randn(97, vocab_size, generator=generator, dtype=torch.float64)
+        self.table[:, EOS] += eos
+        self.attends = attends
+        self.num_rows: list[int] = []  # how many hypotheses each step was asked to advance
+        self.eval()
+
+    @property
+    def has_attention(self) -> bool:
+        return self.attends
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> dict[str, Tensor]:
+        return {"src": src * src_mask, "mask": src_mask}
+
+    def init_state(self, memory: Any) -> tuple[Tensor]:
+        return (memory["src"].sum(dim=1) % 97,)
+
+    def step(self, tgt_prev: Tensor, state: Any, memory: Any, *, need_weights: bool = False) -> Step:
+        self.num_rows.append(len(tgt_prev))
+        history = (3 * state[0] + tgt_prev) % 97
+        weights = None
+        if need_weights and self.attends:
+            width = len(tgt_prev) // len(memory["src"])
+            src = memory["src"].repeat_interleave(width, dim=0)
+            mask = memory["mask"].repeat_interleave(width, dim=0)
+            scores = ((src * (history.unsqueeze(1) + 1)) % 7).double()
+            weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=1)
+        return Step(self.table[history], (history,), weights)
+
+    def forward(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Forward:
+        state, steps = self.init_state(memory), []
+        for t in range(tgt_in.size(1)):
+            steps.append(self.step(tgt_in[:, t], state, memory, need_weights=need_weights))
+            state = steps[-1].state
+        weights = None
+        if steps[0].weights is not None:
+            weights = torch.stack([step.weights for step in steps if step.weights is not None], dim=1)
+        return Forward(torch.stack([step.logits for step in steps], dim=1), weights)
+
+
+class Script(Translator):
+    """Probabilities read from a dictionary by the pieces so far; EOS is sure where it says nothing."""
+
+    def __init__(self, vocab_size: int, script: dict[tuple[int, ...], dict[int, float]]) -> None:
+        super().__init__()
+        self.pad_id, self.bos_id, self.eos_id = PAD, BOS, EOS
+        self.vocab_size, self.script = vocab_size, script
+        self.eval()
+
+    @property
+    def has_attention(self) -> bool:
+        return False
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        return src
+
+    def init_state(self, memory: Any) -> Tensor:
+        return memory.new_zeros(len(memory), 0)
+
+    def step(self, tgt_prev: Tensor, state: Any, memory: Any, *, need_weights: bool = False) -> Step:
+        state = torch.cat((state, tgt_prev.unsqueeze(1)), dim=1)
+        probs = torch.full((len(tgt_prev), self.vocab_size), 1e-12, dtype=torch.float64)
+        for row, history in enumerate(state[:, 1:].tolist()):
+            for piece, prob in self.script.get(tuple(history), {EOS: 1.0}).items():
+                probs[row, piece] = prob
+        return Step(probs.log(), state, None)
+
+    def forward(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Forward:
+        raise NotImplementedError
+
+
+def batch_of(*sentences: list[int]) -> Tensor:
+    longest = max(map(len, sentences))
+    return torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in sentences])
+
+
+def log_probability(model: Table, src: list[int], pieces: list[int]) -> float:
+    """`log p(pieces, EOS | src)` by a loop over Python numbers that shares nothing with the search."""
+    history, total = sum(src) % 97, 0.0
+    for previous, piece in zip([BOS, *pieces], [*pieces, EOS], strict=True):
+        history = (3 * history + previous) % 97
+        row = model.table[history].tolist()
+        total += row[piece] - math.log(sum(map(math.exp, row)))
+    return total
+
+
+def exhaustive(
+    model: Table, src: list[int], *, alpha: float, max_length: int, min_length: int = 0
+) -> list[tuple[float, float, list[int]]]:
+    """(score, log-probability, pieces) of every sequence within the lengths, best first."""
+    vocabulary = [piece for piece in range(model.table.size(1)) if piece not in (PAD, BOS, EOS)]
+    found = []
+    for length in range(min_length, max_length + 1):
+        for pieces in itertools.product(vocabulary, repeat=length):
+            log_prob = log_probability(model, src, list(pieces))
+            found.append((log_prob / ((5 + length + 1) / 6) ** alpha, log_prob, list(pieces)))
+    return sorted(found, reverse=True)
+
+
+def assert_same(left: Hypothesis, right: Hypothesis) -> None:
+    assert left.ids == right.ids
+    assert left.log_prob == pytest.approx(right.log_prob, abs=1e-10)
+    assert left.finished == right.finished
+    assert (left.weights is None) == (right.weights is None)
+    if left.weights is not None and right.weights is not None:
+        torch.testing.assert_close(left.weights, right.weights, rtol=0, atol=1e-12)
+
+
+SOURCES = [[5, 4, 3, EOS], [4, EOS], [EOS], [6, 6, 5, 3, 7, EOS], [3, 8, EOS]]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])
+@pytest.mark.parametrize(("num_pieces", "max_length"), [(1, 5), (2, 4), (3, 4), (5, 3)])
+@pytest.mark.parametrize("num_best", [1, 2, 6])
+def test_full_width_beam_is_exhaustive_search(
+    alpha: float, num_pieces: int, max_length: int, num_best: int
+) -> None:
+    model = Table(3 + num_pieces, seed=num_pieces)
+    num_sequences = sum(num_pieces**length for length in range(max_length + 1))
+    found = beam_search(
+        model,
+        batch_of(*SOURCES),
+        beam_size=max(num_sequences, num_best),
+        num_best=num_best,
+        length_alpha=alpha,
+        max_length=max_length,
+    )
+    for src, hypotheses in zip(SOURCES, found, strict=True):
+        best = exhaustive(model, src, alpha=alpha, max_length=max_length)[:num_best]
+        assert [each.ids for each in hypotheses] == [pieces for _, _, pieces in best]
+        assert [each.score for each in hypotheses] == pytest.approx(
+            [score for score, _, _ in best], abs=1e-10
+        )
+        assert [each.log_prob for each in hypotheses] == pytest.approx([lp for _, lp, _ in best], abs=1e-10)
+
+
+def test_full_width_beam_is_exhaustive_search_above_a_minimum_length() -> None:
+    model = Table(6, eos=3.0)
+    found = beam_search(model, batch_of(*SOURCES), beam_size=200, num_best=9, max_length=4, min_length=2)
+    for src, hypotheses in zip(SOURCES, found, strict=True):
+        best = exhaustive(model, src, alpha=1.0, max_length=4, min_length=2)[:9]
+        assert [each.ids for each in hypotheses] == [pieces for _, _, pieces in best]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 5.0])
+def test_a_beam_of_one_is_greedy_search(seed: int, alpha: float) -> None:
+    model, src = Table(9, seed=seed), batch_of(*SOURCES)
+    greedy = greedy_search(model, src, need_weights=True)
+    beam = beam_search(model, src, beam_size=1, length_alpha=alpha, need_weights=True)
+    for one, (other,) in zip(greedy, beam, strict=True):
+        assert_same(one, other)
+        assert one.score == one.log_prob
+        assert other.score == pytest.approx(other.log_prob / length_penalty(len(other.ids) + 1, alpha))
+
+
+def test_greedy_search_takes_the_best_piece_at_each_step() -> None:
+    model = Table(9, eos=-1.0)
+    for src, hypothesis in zip(SOURCES, greedy_search(model, batch_of(*SOURCES), max_length=12), strict=True):
+        history, previous, pieces = sum(src) % 97, BOS, []
+        while len(pieces) < min(12, 2 * len(src) + 10):
+            history = (3 * history + previous) % 97
+            row = model.table[history].tolist()
+            previous = max((piece for piece in range(9) if piece not in (PAD, BOS)), key=row.__getitem__)
+            if previous == EOS:
+                break
+            pieces.append(previous)
+        assert hypothesis.ids == pieces
+        assert hypothesis.log_prob == pytest.approx(log_probability(model, src, pieces), abs=1e-10)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3, 8])
+def test_scores_and_weights_are_those_of_forced_decoding(beam_size: int) -> None:
+    model = Table(9, eos=-1.0)
+    found = beam_search(
+        model,
+        batch_of(*SOURCES),
+        beam_size=beam_size,
+        num_best=beam_size,
+        need_weights=True,
+        length_alpha=0.6,
+    )
+    for src, hypotheses in zip(SOURCES, found, strict=True):
+        for each in hypotheses:
+            assert each.weights is not None
+            assert each.weights.shape == (len(each.ids) + 1, len(src))
+            assert each.score == pytest.approx(each.log_prob / length_penalty(len(each.ids) + 1, 0.6))
+        forced = force_decode(
+            model,
+            batch_of(*[src] * len(hypotheses)),
+            batch_of(*([BOS, *each.ids] for each in hypotheses)),
+            batch_of(*([*each.ids, EOS] for each in hypotheses)),
+            need_weights=True,
+        )
+        for each, again in zip(hypotheses, forced, strict=True):
+            assert again.finished
+            assert again.ids == each.ids
+            assert again.log_prob == again.score == pytest.approx(each.log_prob, abs=1e-10)
+            torch.testing.assert_close(again.weights, each.weights, rtol=0, atol=1e-12)
+
+
+def test_forced_decoding_ignores_padding_and_sees_a_missing_eos() -> None:
+    model = Table(9)
+    src, tgt_in, tgt_out = (
+        batch_of([3, EOS], [4, 5, EOS]),
+        batch_of([BOS, 4], [BOS, 4, 5]),
+        batch_of([4, EOS]),
+    )
+    tgt_out = batch_of([4, EOS], [4, 5, 6])
+    closed, cut = force_decode(model, src, tgt_in, tgt_out, need_weights=True)
+    assert closed.ids == [4]
+    assert closed.finished
+    assert closed.log_prob == pytest.approx(log_probability(model, [3, EOS], [4]), abs=1e-10)
+    assert cut.ids == [4, 5, 6]
+    assert not cut.finished
+    assert cut.weights is not None
+    assert cut.weights.shape == (3, 3)
+
+
+def test_hypotheses_are_sorted_and_distinct() -> None:
+    for hypotheses in beam_search(Table(9), batch_of(*SOURCES), beam_size=8, num_best=8):
+        assert len({tuple(each.ids) for each in hypotheses}) == 8
+        scores = [each.score for each in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_sentence_is_translated_alike_in_any_company(beam_size: int) -> None:
+    model = Table(9, eos=-1.0)
+
+    def search(*sentences: list[int]) -> list[list[Hypothesis]]:
+        return beam_search(
+            model, batch_of(*sentences), beam_size=beam_size, num_best=beam_size, need_weights=True
+        )
+
+    together = search(*SOURCES)
+    order = [3, 0, 4, 2, 1]
+    shuffled = search(*(SOURCES[i] for i in order))
+    for i, src in enumerate(SOURCES):
+        (alone,) = search(src)
+        (padded,) = search([*src, PAD, PAD, PAD])
+        for others in (alone, padded, shuffled[order.index(i)]):
+            for one, other in zip(together[i], others, strict=True):
+                assert_same(one, other)
+    for one, src in zip(greedy_search(model, batch_of(*SOURCES), need_weights=True), SOURCES, strict=True):
+        assert_same(one, greedy_search(model, batch_of(src), need_weights=True)[0])
+
+
+def test_finished_sentences_leave_the_batch() -> None:
+    model = Table(9)
+    greedy = greedy_search(model, batch_of(*SOURCES))
+    lengths = [len(each.ids) + 1 for each in greedy]
+    assert len(set(lengths)) > 1
+    assert model.num_rows == [sum(length > t for length in lengths) for t in range(max(lengths))]
+    model.num_rows.clear()
+    beam_search(model, batch_of(*SOURCES), beam_size=4)
+    assert model.num_rows[0] == len(SOURCES)  # before the first step all hypotheses of a sentence are one
+    assert model.num_rows[1] == 4 * len(SOURCES)
+    assert model.num_rows[-1] < model.num_rows[1]
+
+
+def test_search_does_not_stop_while_a_longer_hypothesis_can_still_win() -> None:
+    # [] ends at once with p = 0.5; [3, 3, 3, 3, 3] has p = 0.45 and wins once length counts, [4] never does.
+    script = {(): {EOS: 0.5, 3: 0.45, 4: 0.05}} | {(3,) * n: {3: 1.0} for n in range(1, 5)}
+    model, src = Script(5, script), batch_of([3, EOS])
+    by_probability = beam_search(model, src, beam_size=3, length_alpha=0.0)[0][0]
+    by_length = beam_search(model, src, beam_size=3, length_alpha=1.0)[0][0]
+    assert by_probability.ids == []
+    assert by_length.ids == [3] * 5
+    assert by_length.score == pytest.approx(math.log(0.45) / (11 / 6), abs=1e-9)
+
+
+def test_search_stops_as_soon_as_nothing_live_can_win() -> None:
+    model = Table(9, eos=50.0)  # EOS first is all but certain; whatever goes on has lost already
+    beam_search(model, batch_of(*SOURCES), beam_size=4, length_alpha=0.0)
+    assert len(model.num_rows) == 1
+    model.num_rows.clear()
+    beam_search(model, batch_of(*SOURCES), beam_size=4, num_best=2, length_alpha=0.0)
+    assert len(model.num_rows) == 2
+
+
+def test_stopping_early_changes_nothing() -> None:
+    """Asking for one hypothesis stops sooner than asking for all; the best of both are the same."""
+    for seed in range(20):
+        model, src = Table(7, seed=seed, eos=-0.5), batch_of(*SOURCES)
+        one = beam_search(model, src, beam_size=5, num_best=1)
+        stopped_after = len(model.num_rows)
+        every = beam_search(model, src, beam_size=5, num_best=5)
+        assert stopped_after <= len(model.num_rows) - stopped_after
+        for (best,), hypotheses in zip(one, every, strict=True):
+            assert_same(best, hypotheses[0])
+
+
+def test_every_sentence_has_its_own_length_limit() -> None:
+    model, src = Table(9, eos=-1000.0), batch_of(*SOURCES)  # never ends by itself
+    limits = [math.floor(1.5 * len(sentence) + 1) for sentence in SOURCES]
+    greedy = greedy_search(model, src, max_length_ratio=1.5, max_length_extra=1)
+    beam = beam_search(model, src, beam_size=3, num_best=3, max_length_ratio=1.5, max_length_extra=1)
+    for limit, one, hypotheses in zip(limits, greedy, beam, strict=True):
+        for each in (one, *hypotheses):
+            assert len(each.ids) == limit
+            assert not each.finished
+            assert each.log_prob < -900.0  # the end that the model did not want is paid for
+    assert all(len(each.ids) == 2 for each in greedy_search(model, src, max_length=2))
+    assert greedy_search(model, src, max_length=0)[0].ids == []
+    capped = length_limits(torch.tensor([4, 40]), ratio=1.5, extra=1, cap=20)
+    assert capped.tolist() == [7, 20]
+
+
+def test_padding_and_bos_are_never_generated() -> None:
+    model = Table(6)
+    model.table[:, [PAD, BOS]] += 20.0
+    every = [*beam_search(model, batch_of(*SOURCES), beam_size=9, num_best=9, max_length=3)]
+    every.append(greedy_search(model, batch_of(*SOURCES), max_length=3))
+    for each in itertools.chain.from_iterable(every):
+        assert not {PAD, BOS, EOS} & set(each.ids)
+        assert each.log_prob < -20.0 * 0.9  # nothing is renormalised
+
+
+def test_fewer_hypotheses_come_back_where_fewer_exist() -> None:
+    (hypotheses,) = beam_search(Table(4), batch_of([3, EOS]), beam_size=50, num_best=50, max_length=3)
+    assert sorted(each.ids for each in hypotheses) == [[], [3], [3, 3], [3, 3, 3]]
+
+
+def test_models_without_attention_have_no_weights() -> None:
+    model = Table(9, attends=False)
+    src = batch_of(*SOURCES)
+    assert all(each.weights is None for each in greedy_search(model, src, need_weights=True))
+    assert all(each.weights is None for (each,) in beam_search(model, src, beam_size=2, need_weights=True))
+    forced = force_decode(model, src[:1], batch_of([BOS, 3]), batch_of([3, EOS]), need_weights=True)
+    assert forced[0].weights is None
+    assert greedy_search(Table(9), src)[0].weights is None
+
+
+def test_half_precision_logits_are_scored_in_single_precision() -> None:
+    model = Table(9)
+    rough = copy.deepcopy(model)
+    rough.table = model.table.to(torch.bfloat16)
+    exact = copy.deepcopy(model)
+    exact.table = rough.table.float()
+    src = batch_of(*SOURCES)
+    for (one,), (other,) in zip(
+        beam_search(rough, src, beam_size=3), beam_search(exact, src, beam_size=3), strict=True
+    ):
+        assert (one.ids, one.log_prob) == (other.ids, other.log_prob)
+
+
+def test_an_empty_batch_gives_nothing() -> None:
+    src = torch.zeros(0, 3, dtype=torch.long)
+    assert greedy_search(Table(5), src) == []
+    assert beam_search(Table(5), src, beam_size=2) == []
+
+
+def test_length_penalty_is_equation_14() -> None:
+    assert length_penalty(1, 1.0) == 1.0
+    assert length_penalty(7, 1.0) == 2.0
+    assert length_penalty(7, 0.5) == pytest.approx(math.sqrt(2.0))
+    assert length_penalty(7, 0.0) == 1.0
+
+
+def test_impossible_settings_and_broken_models_are_refused() -> None:
+    src = batch_of([3, EOS])
+    with pytest.raises(ValueError, match="1 <= num_best <= beam_size, got 3 and 2"):
+        beam_search(Table(5), src, beam_size=2, num_best=3)
+    with pytest.raises(ValueError, match="length_alpha must be at least 0, got -1"):
+        beam_search(Table(5), src, beam_size=2, length_alpha=-1.0)
+    broken = Table(5)
+    broken.table[:] = float("nan")
+    with pytest.raises(FloatingPointError, match="sentence 0"):
+        beam_search(broken, src, beam_size=2)
+    with pytest.raises(FloatingPointError, match="sentence 0"):
+        greedy_search(broken, src)
+    with pytest.raises(AssertionError, match="eval"):
+        greedy_search(Table(5).train(), src)  # type: ignore[arg-type]
