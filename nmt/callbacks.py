@@ -116,9 +116,7 @@ class DrawAlignments(Callback):
             for row in fixed_sentences(data, sorted(collected), self.num_sentences):
                 self._draw(trainer, data, row, collected[row])
 
-    def _draw(
-        self, trainer: L.Trainer, data: TranslationDataModule, row: int, weights: torch.Tensor
-    ) -> None:
+    def _draw(self, trainer: L.Trainer, data: TranslationDataModule, row: int, weights: torch.Tensor) -> None:
         sentence = data.val_text[row]
         gold = None
         if self.labels == "words":
@@ -143,7 +141,13 @@ def word_weights(data: TranslationDataModule, row: int, weights: torch.Tensor) -
     sentence = data.val_text[row]
     _, source_words = data.tokenizer.align_source(sentence["src"])
     _, target_words = data.tokenizer.align_target(sentence["tgt"])
-    return alignment.words_from_pieces(weights, target_words, source_words)
+    return alignment.words_from_pieces(
+        weights,
+        target_words,
+        source_words,
+        num_tgt_words=len(sentence["tgt"].split()),
+        num_src_words=len(sentence["src"].split()),
+    )
 
 
 def alignment_error(data: TranslationDataModule, weights: dict[int, torch.Tensor]) -> Any:
@@ -152,7 +156,7 @@ def alignment_error(data: TranslationDataModule, weights: dict[int, torch.Tensor
     for row, each in weights.items():
         links.append(alignment.links_from_weights(word_weights(data, row, each)))
         golds.append(alignment.parse_pharaoh(data.val_text[row]["alignment"]))
-    return alignment.aer(links, golds, golds)
+    return alignment.score_alignments(links, golds, golds)
 
 
 def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -> list[int]:

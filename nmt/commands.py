@@ -73,11 +73,15 @@ def explain(error: BaseException, config_name: str) -> str:
     if unknown:
         key = unknown.group(1).split("@")[0]
         return f"unknown configuration key '{key}'{_nearest(key, config_name)}"
-    missing_option = re.search(r"In '[^']*': Could not find '([^']+)'\s+Available options in '([^']+)':(.*)", text, re.S)
+    missing_option = re.search(
+        r"In '[^']*': Could not find '([^']+)'\s+Available options in '([^']+)':(.*)", text, re.S
+    )
     if missing_option:
         name, group, options = missing_option.groups()
         return f"no such choice '{name}'; {group} is one of: {', '.join(sorted(options.split()))}"
-    missing_option = re.search(r"Could not find '([^']+)'\s+Available options in '([^']+)':(.*?)(\n\n|\Z)", text, re.S)
+    missing_option = re.search(
+        r"Could not find '([^']+)'\s+Available options in '([^']+)':(.*?)(\n\n|\Z)", text, re.S
+    )
     if missing_option:
         name, group, options = missing_option.groups()[:3]
         return f"no such choice '{name}'; {group} is one of: {', '.join(sorted(options.split()))}"

@@ -1,9 +1,41 @@
+"""Translation scores on detokenised text, with sacreBLEU's own signatures."""
+
+from collections.abc import Sequence
+from typing import Any
+
 from sacrebleu.metrics import BLEU, CHRF, TER
-def score(hypotheses, references, *, names=("bleu","chrf","ter"), num_bootstrap=1000, **k):
-    out={}
-    for n in names:
-        m={"bleu":BLEU,"chrf":CHRF,"ter":TER}[n]()
-        m = BLEU() if n=="bleu" else m
-        r=m.corpus_score(list(hypotheses),[list(references)],n_bootstrap=num_bootstrap or 1)
-        out[n]={"score":r.score,"signature":str(m.get_signature()),"ci":None}
-    return out
+
+from nmt.errors import UserError
+
+METRICS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    names: Sequence[str] = ("bleu", "chrf", "ter"),
+    num_bootstrap: int = 1000,
+) -> dict[str, dict[str, Any]]:
+    """Corpus scores of hypotheses against one reference each: `{"bleu": {"score", "signature", "ci"}, …}`.
+
+    bleu: Papineni et al. 2002, cased, 13a tokenisation. chrf: Popović 2015. ter: Snover et al. 2006, where lower
+    is better. Each on a scale of 100. ci: half the width of the 95 % bootstrap interval over `num_bootstrap`
+    resamples of the sentences (Koehn 2004); None where `num_bootstrap` is 0. Raises UserError where the counts
+    differ or are zero.
+    """
+    if len(hypotheses) != len(references):
+        raise UserError(f"{len(hypotheses)} hypotheses but {len(references)} references")
+    if not references:
+        raise UserError("nothing to score: 0 sentences")
+    results = {}
+    for name in names:
+        metric = METRICS[name]()
+        # Fewer than two resamples give no interval, and sacreBLEU then leaves them out of the signature.
+        result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=max(1, num_bootstrap))
+        results[name] = {
+            "score": float(result.score),
+            "signature": str(metric.get_signature()),
+            "ci": float(result._ci) if num_bootstrap > 1 else None,
+        }
+    return results

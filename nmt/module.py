@@ -71,12 +71,12 @@ class TranslationModule(L.LightningModule):
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """From the gradient of the summed loss to that of the mean over the window's tokens, all ranks'."""
-        num_tokens = torch.stack(self._window_tokens).sum().float()
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        num_tokens = torch.stack(self._window_tokens).sum().to(gradients[0].dtype)
         self._window_tokens.clear()
         world_size = self.trainer.world_size  # DDP has averaged over ranks what should be summed
         if world_size > 1:
             num_tokens = self.trainer.strategy.reduce(num_tokens, reduce_op="sum")
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, world_size / num_tokens)
 
     def configure_gradient_clipping(
@@ -135,7 +135,9 @@ class TranslationModule(L.LightningModule):
         return {"weights": weights}
 
     def on_validation_epoch_end(self) -> None:
-        sums = torch.stack([torch.stack((part.nll.double(), part.num_tokens.double())) for part in self._val_sums])
+        sums = torch.stack(
+            [torch.stack((part.nll.double(), part.num_tokens.double())) for part in self._val_sums]
+        )
         nll, num_tokens = self.trainer.strategy.reduce(sums.sum(dim=0), reduce_op="sum")
         self.log("val/loss", nll / num_tokens, rank_zero_only=False)
         self.log("val/perplexity", torch.exp(nll / num_tokens), rank_zero_only=False)

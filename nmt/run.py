@@ -191,7 +191,9 @@ class Run:
         return results
 
     @torch.inference_mode()
-    def align(self, sources: list[str], targets: list[str], *, max_tokens: int = 4096) -> list[np.ndarray | None]:
+    def align(
+        self, sources: list[str], targets: list[str], *, max_tokens: int = 4096
+    ) -> list[np.ndarray | None]:
         """Cross-attention between the words of given pairs: [target words, source words] each.
 
         The targets are forced, and row t of the weights is read as emitted: it belongs to the piece that step t
@@ -212,6 +214,8 @@ class Run:
                         hypothesis.weights.cpu().numpy(),
                         self.tokenizer.align_target(targets[row])[1],
                         self.tokenizer.align_source(sources[row])[1],
+                        num_tgt_words=len(targets[row].split()),
+                        num_src_words=len(sources[row].split()),
                     )
         return results
 
@@ -227,7 +231,7 @@ class Run:
             golds = [alignment.parse_pharaoh(line) for line in dataset["alignment"]]
             weights = self.align(sources, references)
             links = [set() if w is None else alignment.links_from_weights(w) for w in weights]
-            result = alignment.aer(links, golds, golds)
+            result = alignment.score_alignments(links, golds, golds)
             scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
         return scores, translations
 
@@ -241,22 +245,30 @@ class Run:
 
     def _translation(self, source: str, hypothesis: Hypothesis) -> Translation:
         [text] = self.tokenizer.decode([hypothesis.ids])
-        text = " ".join(text.splitlines())  # one line in, one line out
-        _, source_groups = self.tokenizer.align_source(source)
+        source_words, target_words = source.split(), text.split()
         weights = None
-        target_groups = self.tokenizer.target_words(hypothesis.ids)
         if hypothesis.weights is not None:
+            groups = self.tokenizer.target_words(hypothesis.ids)
             weights = alignment.words_from_pieces(
-                hypothesis.weights.float().cpu().numpy()[: len(target_groups)], target_groups, source_groups
+                hypothesis.weights.float().numpy()[: len(groups)],  # without the row that emits EOS
+                groups,
+                self.tokenizer.align_source(source)[1],
+                num_tgt_words=len(target_words),
+                num_src_words=len(source_words),
             )
+        line = " ".join(text.splitlines())  # one line in, one line out
         return Translation(
-            source, text, hypothesis.score, hypothesis.log_prob, source.split(), text.split(), weights
+            source, line, hypothesis.score, hypothesis.log_prob, source_words, target_words, weights
         )
 
 
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:
     """The file that `checkpoint` (best, last or a path) names in a run directory."""
-    file = directory / "checkpoints" / f"{checkpoint}.ckpt" if checkpoint in ("best", "last") else Path(checkpoint)
+    file = (
+        directory / "checkpoints" / f"{checkpoint}.ckpt"
+        if checkpoint in ("best", "last")
+        else Path(checkpoint)
+    )
     if not file.is_file():
         raise UserError(f"{file}: no such checkpoint; checkpoint= is best, last or a file")
     return file
@@ -271,9 +283,19 @@ def load_weights(translator: Translator, file: Path) -> None:
             for name, value in checkpoint["state_dict"].items()
             if name.startswith("translator.")
         }
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        EOFError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+    ) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"{file} is broken or no checkpoint ({reason}): give another with checkpoint=") from error
+        raise UserError(
+            f"{file} is broken or no checkpoint ({reason}): give another with checkpoint="
+        ) from error
     try:
         translator.load_state_dict(state)
     except RuntimeError as error:
@@ -293,7 +315,9 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def write_scores(directory: Path, split: str, scores: dict[str, Any], translations: list[Translation]) -> None:
+def write_scores(
+    directory: Path, split: str, scores: dict[str, Any], translations: list[Translation]
+) -> None:
     """Write metrics.json and hypotheses.txt; those of another split than test are named after it."""
     suffix = "" if split == "test" else f"_{split}"
     text = "".join(f"{each.text}\n" for each in translations)

@@ -33,7 +33,9 @@ def data_config(run: Run, chosen: DictConfig) -> DictConfig:
     stored = OmegaConf.create(OmegaConf.to_container(run.config.data))
     for key, value in given.items():
         if key not in stored.reader:
-            raise UserError(f"data.{key}: the run's data have no such setting; choose data=files or another too")
+            raise UserError(
+                f"data.{key}: the run's data have no such setting; choose data=files or another too"
+            )
         stored.reader[key] = value
     return stored
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import hydra
 import lightning as L
-import torch
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.callbacks import AtomicCheckpointIO, ProgressBar
 from nmt.commands import command
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import UserError
 from nmt.module import TranslationModule
 from nmt.run import Run, build_translator, read_splits, report, write_atomically, write_scores
 
@@ -103,10 +101,13 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
     chosen = {
         key: value
         for key, value in _flat(resolved)
-        if key.split(".")[0] in ("model", "wiring", "optimizer", "scheduler", "data", "seed", "label_smoothing")
+        if key.split(".")[0]
+        in ("model", "wiring", "optimizer", "scheduler", "data", "seed", "label_smoothing")
         and not key.endswith("_partial_")
     }
-    final = {f"{split}/{name}": scores[name]["score"] for name in ("bleu", "chrf", "ter", "aer") if name in scores}
+    final = {
+        f"{split}/{name}": scores[name]["score"] for name in ("bleu", "chrf", "ter", "aer") if name in scores
+    }
     for logger in trainer.loggers:
         if hasattr(logger.experiment, "add_image"):
             logger.log_hyperparams(chosen, final)

@@ -31,7 +31,9 @@ def translate(cfg: DictConfig) -> None:
             print("\n".join(output_lines(number, each, cfg.num_best)), flush=True)
         return
     results = list(translated)
-    lines = [line for number, each in enumerate(results, 1) for line in output_lines(number, each, cfg.num_best)]
+    lines = [
+        line for number, each in enumerate(results, 1) for line in output_lines(number, each, cfg.num_best)
+    ]
     if cfg.output is None:
         print(*lines, sep="\n")
     else:

@@ -139,7 +139,14 @@ def test_the_hypotheses_score_the_same_with_sacrebleus_own_command(run_dir, work
 
 
 def test_translate_gives_one_line_for_each_line(run_dir, workspace):
-    lines = ["the old teacher reads a book .", "", "   ", "x" * 300, "ß 😀 \u2028 tab\there .", "the cat sleeps ."]
+    lines = [
+        "the old teacher reads a book .",
+        "",
+        "   ",
+        "x" * 300,
+        "ß 😀 \u2028 tab\there .",
+        "the cat sleeps .",
+    ]
     text = "\n".join(lines).encode()  # the last line without its line feed
     result = call("translate", f"run={run_dir}", stdin=text)
     assert result.returncode == 0, result.stderr.decode()
@@ -188,7 +195,10 @@ def test_three_lines_in_a_notebook(run_dir):
 
 
 TRAIN_REFUSALS = {
-    "wrong attention": (["attention=luong"], ["luong", "bahdanau, luong_concat, luong_dot, luong_general, none"]),
+    "wrong attention": (
+        ["attention=luong"],
+        ["luong", "bahdanau, luong_concat, luong_dot, luong_general, none"],
+    ),
     "unknown key": (["model.hiden_size=3"], ["model.hiden_size", "did you mean 'model.hidden_size'"]),
     "unknown group": (["atention=none"], ["atention", "did you mean 'attention'"]),
     "key under a wrong parent": (["hidden_size=3"], ["hidden_size", "did you mean 'model.hidden_size'"]),
@@ -219,7 +229,9 @@ def test_train_refuses(case, workspace):
     overrides, fragments = TRAIN_REFUSALS[case]
     small = [s for s in SMALL if not s.startswith(("data.num", "data.max")) or "data=files" not in overrides]
     directory = workspace / "refused" / case.replace(" ", "_")
-    result = call("train", *small, *overrides, f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}")
+    result = call(
+        "train", *small, *overrides, f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}"
+    )
     refused(result, *fragments)
     assert not (directory / "checkpoints").exists()
 

@@ -132,6 +132,35 @@ def exhaustive(
     return sorted(found, reverse=True)
 
 
+def plain_beam(
+    model: Table, src: list[int], *, beam_size: int, alpha: float, max_length: int
+) -> tuple[list[list[int]], int]:
+    """Beam search of one sentence with Python lists: the finished, best first, and the number of steps."""
+    live, finished, num_steps = [(0.0, [BOS], sum(src) % 97)], [], 0
+    while live and len(finished) < beam_size:
+        num_steps += 1
+        candidates = []
+        for log_prob, pieces, previous_history in live:
+            history = (3 * previous_history + pieces[-1]) % 97
+            row = model.table[history].tolist()
+            total = math.log(sum(map(math.exp, row)))
+            allowed = (
+                [EOS] if len(pieces) > max_length else [p for p in range(len(row)) if p not in (PAD, BOS)]
+            )
+            candidates += [(log_prob + row[p] - total, [*pieces, p], history) for p in allowed]
+        best = sorted(candidates, reverse=True)[: beam_size - len(finished)]
+        live = [each for each in best if each[1][-1] != EOS]
+        finished += [
+            (log_prob / ((5 + len(pieces) - 1) / 6) ** alpha, pieces[1:-1])
+            for log_prob, pieces, _ in best
+            if pieces[-1] == EOS
+        ]
+        attainable = max((each[0] / ((5 + max_length + 1) / 6) ** alpha for each in live), default=-math.inf)
+        if finished and max(finished)[0] >= attainable:
+            break
+    return [pieces for _, pieces in sorted(finished, reverse=True)], num_steps
+
+
 def assert_same(left: Hypothesis, right: Hypothesis) -> None:
     assert left.ids == right.ids
     assert left.log_prob == pytest.approx(right.log_prob, abs=1e-10)
@@ -250,6 +279,26 @@ def test_forced_decoding_ignores_padding_and_sees_a_missing_eos() -> None:
     assert not cut.finished
     assert cut.weights is not None
     assert cut.weights.shape == (3, 3)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_narrow_beam_is_the_plain_loop_over_lists(beam_size: int, alpha: float) -> None:
+    for seed in range(10):
+        model = Table(9, seed=seed)
+        for src in SOURCES:
+            model.num_rows.clear()
+            ((best,),) = beam_search(
+                model,
+                batch_of(src),
+                beam_size=beam_size,
+                length_alpha=alpha,
+                max_length_ratio=0.0,
+                max_length_extra=8,
+            )
+            expected, num_steps = plain_beam(model, src, beam_size=beam_size, alpha=alpha, max_length=8)
+            assert best.ids == expected[0]
+            assert len(model.num_rows) == num_steps
 
 
 def test_hypotheses_are_sorted_and_distinct() -> None:

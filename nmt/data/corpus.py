@@ -6,10 +6,11 @@ lines included.
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from nmt.data import readers
+from nmt.data import grammar, readers
 from nmt.data.readers import Files, Languages, Row
 from nmt.errors import UserError
 
@@ -72,6 +73,59 @@ def read_files(
     }
 
 
+def read_grammar(
+    *,
+    src_lang: str,
+    tgt_lang: str,
+    cache_dir: str | Path,
+    num_train: int,
+    num_val: int,
+    num_test: int,
+    max_words: int,
+    seed: int,
+) -> dict[str, Dataset]:
+    """The built-in English–Vietnamese corpus with its gold alignments, in either direction.
+
+    Generated once for each setting, then cached. Raises UserError for another language.
+    """
+    for key, lang in (("data.src_lang", src_lang), ("data.tgt_lang", tgt_lang)):
+        if lang not in grammar.LANGUAGES:
+            raise UserError(f"{key}={lang}: the built-in corpus has {' and '.join(grammar.LANGUAGES)}")
+    languages = Languages(src_lang, tgt_lang)
+    settings = {
+        "num_train": num_train,
+        "num_val": num_val,
+        "num_test": num_test,
+        "max_words": max_words,
+        "seed": seed,
+    }
+    for name, value in settings.items():
+        if not isinstance(value, int) or value < (0 if name == "seed" else 1):
+            raise UserError(
+                f"data.{name}={value}: give a whole number of at least {0 if name == 'seed' else 1}"
+            )
+    generated = functools.cache(lambda: grammar.corpus(**settings))
+
+    def rows(split: str) -> Iterator[Row]:
+        for pair in generated()[split]:
+            links = [(j, i) if languages.alignments_flipped else (i, j) for i, j in pair.alignment]
+            texts = {"en": pair.en, "vi": pair.vi}
+            yield texts[src_lang], texts[tgt_lang], grammar.pharaoh(sorted(links))
+
+    source = Path(grammar.__file__).read_bytes() + Path(grammar.lexicon.__file__).read_bytes()
+    described = repr((src_lang, tgt_lang, *settings.items())).encode()
+    key = hashlib.sha256(source + described).hexdigest()
+    return {
+        split: cached_dataset(
+            functools.partial(rows, split),
+            key=hashlib.sha256(f"{key} {split}".encode()).hexdigest(),
+            name=f"grammar-{split}",
+            cache_dir=cache_dir,
+        )
+        for split in SPLITS
+    }
+
+
 def read_hub(
     name: str,
     *,
@@ -92,9 +146,7 @@ def read_hub(
     languages = Languages(str(src_lang), str(tgt_lang))
     try:
         loaded = datasets.load_dataset(name, config, cache_dir=str(cache_dir))
-    except (
-        Exception
-    ) as error:  # its network stack raises many unrelated types, and none of them is ours to mend
+    except Exception as error:  # its network stack raises many unrelated types
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
             f"cannot load {name} from the Hub ({reason}): set data.path=DIR to read a local copy"
@@ -118,7 +170,8 @@ def cached_dataset(
 ) -> Dataset:
     """The data set of `rows()`, which is called only where the cache has none for `key`.
 
-    key: a hexadecimal digest of all that the rows follow from. name: what the file's name begins with. The file appears whole or not at all. Raises UserError where `cache_dir` cannot be written to.
+    key: a hexadecimal digest of all that the rows follow from. name: what the file's name begins with. The
+    file appears whole or not at all. Raises UserError where `cache_dir` cannot be written to.
     """
     directory = Path(cache_dir).expanduser()
     file = directory / f"{name}-{key[:32]}.arrow"
@@ -134,11 +187,11 @@ def cached_dataset(
 
 
 def filter_pairs(dataset: Dataset, *, max_length: int, max_ratio: float) -> tuple[Dataset, dict[str, int]]:
-    """The training pairs to learn from, and how many were `kept`, or left out as `empty`, `too_long`, `ratio`.
+    """The training pairs to learn from, and how many were `kept`, or left out: `empty`, `too_long`, `ratio`.
 
     Lengths are those of `src_ids` and `tgt_ids`: pieces with the end of sentence, so that a side of length 1
-    is empty. A pair is kept where neither side is empty or longer than `max_length`, and the longer side is at
-    most `max_ratio` times the shorter; the ratio of a pair with at most `RATIO_FLOOR` pieces a side is not
+    is empty. A pair is kept where neither side is empty or longer than `max_length`, and the longer side is
+    at most `max_ratio` times the shorter; the ratio of a pair with at most `RATIO_FLOOR` pieces a side is not
     looked at. A pair counts under the first reason that holds. Raises UserError where nothing is kept.
     """
     if max_length < 2:

@@ -58,7 +58,7 @@ class Languages:
 
     @property
     def alignments_flipped(self) -> bool:
-        """Whether the first index of a link in the files counts target words (`columns`, else the alphabet)."""
+        """Whether `i` of a link `i-j` in the files counts target words, by `columns`, else the alphabet."""
         order = self.columns if self.columns is not None else sorted((self.src, self.tgt))
         return order.index(self.tgt) < order.index(self.src)
 

@@ -1,4 +1,4 @@
-"""SentencePiece for a language pair: train, encode, decode, and which whitespace word each piece belongs to."""
+"""SentencePiece for a language pair: train, encode, decode, and the whitespace word of each piece."""
 
 import os
 import re
@@ -23,9 +23,9 @@ _SPACE = "▁"  # SentencePiece's mark of a space
 class Tokenizer:
     """A source and a target vocabulary, which are one where `joint`.
 
-    `pad_id`, `unk_id`, `bos_id` and `eos_id` hold on both sides: 0, 1, 2 and 3 in a vocabulary trained here, what
-    the model says in one brought along. Pickles to the models' bytes, so that a hash of it follows its content.
-    Raises UserError where a model is broken or lacks one of the four, or two models disagree on them.
+    `pad_id`, `unk_id`, `bos_id` and `eos_id` hold on both sides: 0, 1, 2 and 3 in a vocabulary trained here,
+    what the model says in one brought along. Pickles to the models' bytes, so that a hash of it follows its
+    content. Raises UserError where a model is broken or lacks one of the four, or two models disagree.
     """
 
     def __init__(self, source_model: bytes, target_model: bytes | None, *, name: str = "the model") -> None:
@@ -54,10 +54,11 @@ class Tokenizer:
         character_coverage: float,
         byte_fallback: bool = False,
     ) -> "Tokenizer":
-        """A vocabulary of exactly `vocab_size` pieces, special ones included: one for both sides, or one each.
+        """A vocabulary of exactly `vocab_size` pieces, special ones too: one for both sides, or one each.
 
         The same lines give the same model. With `byte_fallback`, 256 of the pieces are bytes and nothing is
-        unknown. Raises UserError where the text is empty or `vocab_size` does not suit it, with the size that does.
+        unknown. Raises UserError where the text is empty or `vocab_size` does not suit it, with the size that
+        does.
         """
         if model_type not in MODEL_TYPES:
             raise UserError(f"data.tokenizer.model_type={model_type}: choose one of {', '.join(MODEL_TYPES)}")
@@ -66,7 +67,7 @@ class Tokenizer:
         if vocab_size <= len(_TRAINED_IDS):
             special = f"{len(_TRAINED_IDS)} of the pieces are special"
             raise UserError(f"data.tokenizer.vocab_size={vocab_size}: too small, {special}")
-        options = {
+        options: dict[str, Any] = {
             "model_type": model_type,
             "vocab_size": vocab_size,
             "character_coverage": character_coverage,
@@ -79,7 +80,7 @@ class Tokenizer:
 
     @classmethod
     def from_models(cls, source: str | Path, target: str | Path | None = None) -> "Tokenizer":
-        """SentencePiece models from files: one for both sides, or one each. Raises UserError naming the file."""
+        """SentencePiece models: one file for both sides, or one each. Raises UserError naming the file."""
         files = [Path(source)] if target is None else [Path(source), Path(target)]
         models = []
         for file in files:
@@ -148,13 +149,13 @@ class Tokenizer:
 
         An unknown piece reads ` ⁇ `; bytes that make no character read �.
         """
-        return [self._target.decode([row[place] for place in self._text_places(row)]) for row in rows]
+        return [self._target.decode([int(row[place]) for place in self._text_places(row)]) for row in rows]
 
     def align_source(self, text: str) -> tuple[list[int], list[int]]:
         """What `encode_source` makes of one line, and for each id the index of its word in `text.split()`.
 
-        -1 is no word: the end of sentence. Words are those of the text as it was given, whatever normalisation did
-        to it; a word that it removed has no piece.
+        -1 is no word: the end of sentence. Words are those of the text as it was given, whatever
+        normalisation did to it; a word that it removed has no piece.
         """
         return _align(self._source, text)
 
@@ -163,7 +164,7 @@ class Tokenizer:
         return _align(self._target, text)
 
     def target_words(self, ids: Sequence[int]) -> list[int]:
-        """For each id of a hypothesis the index of its word in `decode([ids])[0].split()`, -1 for special ids."""
+        """For each id the index of its word in `decode([ids])[0].split()`, -1 for special ids."""
         words = [-1] * len(ids)
         places = self._text_places(ids)
         decoded = self._target.decode([int(ids[place]) for place in places], return_type="offset_mapping")
@@ -193,6 +194,7 @@ class Tokenizer:
 def _train(lines: Iterable[str], what: str, *, vocab_size: int, **options: Any) -> bytes:
     """The bytes of a SentencePiece model. SentencePiece leaves out lines above 4,192 bytes."""
     model = BytesIO()
+    options |= _TRAINED_IDS
     try:
         SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
@@ -200,7 +202,6 @@ def _train(lines: Iterable[str], what: str, *, vocab_size: int, **options: Any) 
             vocab_size=vocab_size,
             num_threads=_NUM_THREADS,
             minloglevel=2,  # errors only: they are raised, and nothing is printed
-            **_TRAINED_IDS,
             **options,
         )
     except RuntimeError as error:
@@ -251,11 +252,11 @@ def _align(processor: SentencePieceProcessor, text: str) -> tuple[list[int], lis
 
 
 def _words(mapping: dict[str, Any]) -> list[int]:
-    """For each piece the index of its word in `text.split()`, by the pieces' offsets in the text (code points).
+    """For each piece the index of its word in `text.split()`, by the pieces' offsets in code points.
 
-    A piece belongs to the last word that it touches. A lone `▁`, and a byte or a part of a normalised character
-    that has no width of its own, belongs to the piece after it, where there is none to the one before. -1 where
-    there are no words.
+    A piece belongs to the last word that it touches. A lone `▁`, and a byte or a part of a normalised
+    character that has no width of its own, belongs to the piece after it, where there is none to the one
+    before. -1 where there are no words.
     """
     word_at = [-1] * len(mapping["text"])
     for index, word in enumerate(re.finditer(r"\S+", mapping["text"])):
@@ -277,7 +278,7 @@ def _filled(words: list[int]) -> list[int]:
 
 
 def _labels(processor: SentencePieceProcessor, ids: Sequence[int]) -> list[str]:
-    """Pieces for a person to read. Of the bytes of one character the first shows it and the others show `·`."""
+    """Pieces for a person to read. Of a character's bytes the first shows it and the others show `·`."""
     ids = [int(each) for each in ids]
     labels = [processor.id_to_piece(each) for each in ids]
     place = 0

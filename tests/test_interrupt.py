@@ -1,0 +1,32 @@
+"""Ctrl-C during training leaves a last checkpoint that can be used."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.test_commands import ROOT, SMALL, call
+
+
+def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
+    directory = tmp_path / "run"
+    command = [sys.executable, str(ROOT / "scripts" / "train.py"), *SMALL, "trainer.max_epochs=1000"]
+    command += [f"hydra.run.dir={directory}", f"data.cache_dir={tmp_path / 'cache'}"]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
+        deadline = time.monotonic() + 120
+        while not (directory / "checkpoints" / "best.ckpt").exists() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        (directory / "checkpoints" / "last.ckpt").unlink(missing_ok=True)
+        process.send_signal(signal.SIGINT)
+        status = process.wait(timeout=60)
+    assert status != 0
+    text = (tmp_path / "log").read_text()
+    assert "saved" in text, text
+    result = call("translate", f"run={directory}", "checkpoint=last", stdin=b"the cat sleeps .\n")
+    assert result.returncode == 0, result.stderr.decode()
+    assert result.stdout.count(b"\n") == 1

@@ -1,0 +1,359 @@
+"""SentencePiece wrapped: text survives a round trip, faults say what to do, and pieces find their words."""
+
+import io
+import pickle
+import random
+
+import pytest
+from datasets import Dataset
+from datasets.fingerprint import Hasher
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+
+ENGLISH = [
+    f"{who} {does} {what}"
+    for who in ("the red cat", "an old dog", "she", "my small brother", "one fine officer")
+    for does in ("sees", "has bought", "reads about", "does not know")
+    for what in ("a big house", "the new book", "yellow flowers", "his lazy junk", "every zebra")
+]
+VIETNAMESE = [
+    f"{who} {does} {what}"
+    for who in ("con mèo đỏ", "một con chó già", "cô ấy", "em trai nhỏ của tôi")
+    for does in ("nhìn thấy", "đã mua", "đọc về", "không biết")
+    for what in ("ngôi nhà lớn", "quyển sách mới", "những bông hoa vàng", "mọi người")
+]
+OPTIONS = {"model_type": "unigram", "joint": True, "vocab_size": 85, "character_coverage": 1.0}
+
+
+def train(**changes) -> Tokenizer:
+    return Tokenizer.train(ENGLISH, VIETNAMESE, **(OPTIONS | changes))
+
+
+@pytest.fixture(scope="module")
+def joint() -> Tokenizer:
+    return train()
+
+
+@pytest.fixture(scope="module")
+def bytes_too() -> Tokenizer:
+    return train(byte_fallback=True, vocab_size=340)
+
+
+def brought_along(path, **changes):
+    """A SentencePiece model as a user may have trained it, written to `path`."""
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(ENGLISH + VIETNAMESE),
+        model_writer=model,
+        minloglevel=2,
+        **({"vocab_size": 85} | changes),
+    )
+    path.write_bytes(model.getvalue())
+    return path
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+@pytest.mark.parametrize("is_joint", [True, False])
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_text_survives_encoding_and_decoding(model_type, is_joint, byte_fallback):
+    size = (85 if is_joint else 50) + 256 * byte_fallback
+    tokenizer = train(model_type=model_type, joint=is_joint, byte_fallback=byte_fallback, vocab_size=size)
+    assert (tokenizer.src_vocab_size, tokenizer.tgt_vocab_size) == (size, size)
+    assert tokenizer.joint == is_joint
+    assert tokenizer.decode(tokenizer.encode_target(VIETNAMESE)) == VIETNAMESE
+    for line, ids in zip(ENGLISH, tokenizer.encode_source(ENGLISH), strict=True):
+        assert ids[-1] == tokenizer.eos_id == 3
+        assert not {0, 1, 2, 3} & set(ids[:-1])
+        assert "".join(tokenizer.source_pieces(ids[:-1])).replace("▁", " ").strip() == line
+
+
+def test_special_ids_are_named(joint):
+    assert (joint.pad_id, joint.unk_id, joint.bos_id, joint.eos_id) == (0, 1, 2, 3)
+    assert joint.target_pieces([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+def test_blank_lines_are_the_end_of_sentence_alone(joint):
+    assert joint.encode_source(["", "   ", "\t"]) == [[3], [3], [3]]
+    assert joint.encode_source([]) == []
+    assert joint.align_source(" ") == ([3], [-1])
+    assert joint.decode([[3], [], [0, 2]]) == ["", "", ""]
+    assert joint.target_words([3]) == [-1]
+
+
+def test_decoding_stops_at_the_end_and_leaves_special_ids_out(joint):
+    [ids] = joint.encode_target(["con chó"])
+    assert joint.decode([[2, *ids, *ids, 0, 0]]) == ["con chó"]
+
+
+def test_unknown_pieces_read_as_sentencepiece_reads_them(joint):
+    [ids] = joint.encode_target(["con ж"])
+    assert 1 in ids
+    assert joint.decode([ids]) == ["con  ⁇ "]
+
+
+def test_characters_never_seen_survive_as_bytes(bytes_too):
+    text = "con 😀 жук"
+    assert bytes_too.decode(bytes_too.encode_target([text])) == [text]
+
+
+def test_two_trainings_give_the_same_model():
+    for model_type in ("unigram", "bpe"):
+        first, second = (train(model_type=model_type, joint=False, vocab_size=50) for _ in range(2))
+        assert pickle.dumps(first) == pickle.dumps(second)
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+@pytest.mark.parametrize("is_joint", [True, False])
+def test_too_large_a_vocabulary_says_the_largest_that_works(model_type, is_joint):
+    with pytest.raises(UserError, match=r"vocab_size=5000 is too large .* set it to \d+ or less") as error:
+        train(vocab_size=5000, model_type=model_type, joint=is_joint)
+    assert ("the source side" in str(error.value)) == (not is_joint)
+    largest = int(str(error.value).split(" or less")[0].split()[-1])
+    lines = ENGLISH if not is_joint else VIETNAMESE
+    options = OPTIONS | {"model_type": model_type, "joint": is_joint, "vocab_size": largest}
+    if is_joint:
+        assert train(**options).src_vocab_size == largest
+    else:  # the other side may support less
+        assert Tokenizer.train(lines, lines, **options).src_vocab_size == largest
+
+
+def test_too_small_a_vocabulary_says_the_smallest_that_works():
+    with pytest.raises(UserError, match=r"vocab_size=12 is too small .* set it to \d+ or more") as error:
+        train(vocab_size=12)
+    smallest = int(str(error.value).split(" or more")[0].split()[-1])
+    assert train(vocab_size=smallest).src_vocab_size == smallest
+    with pytest.raises(UserError, match="too small"):
+        train(vocab_size=smallest - 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 4}, "vocab_size=4: too small"),
+        ({"vocab_size": 0}, "vocab_size=0: too small"),
+        ({"vocab_size": -7}, "vocab_size=-7: too small"),
+        ({"model_type": "word"}, "model_type=word: choose one of unigram, bpe"),
+        ({"character_coverage": 0.5}, "character_coverage=0.5: give"),
+        ({"character_coverage": 1.5}, "character_coverage=1.5: give"),
+        ({"character_coverage": float("nan")}, "character_coverage=nan: give"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        train(**changes)
+
+
+@pytest.mark.parametrize("lines", [[], [""], ["   ", "\t"], ["▁"]])
+def test_text_without_a_word_is_refused(lines):
+    with pytest.raises(UserError, match="the training text is empty"):
+        Tokenizer.train(lines, lines, **OPTIONS)
+    with pytest.raises(UserError, match="the target side is empty"):
+        Tokenizer.train(ENGLISH, lines, **(OPTIONS | {"joint": False, "vocab_size": 50}))
+
+
+def test_half_a_surrogate_pair_is_refused(joint):
+    with pytest.raises(UserError, match="not Unicode"):
+        Tokenizer.train(["a \ud800"], ENGLISH, **OPTIONS)
+
+
+def test_training_prints_nothing(capfd):
+    train()
+    with pytest.raises(UserError):
+        train(vocab_size=9999)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("is_joint", [True, False])
+def test_saved_and_loaded_is_the_same(tmp_path, is_joint):
+    tokenizer = train(joint=is_joint, vocab_size=85 if is_joint else 50)
+    train(joint=not is_joint, vocab_size=50 if is_joint else 85).save(tmp_path / "run" / "tokenizer")
+    tokenizer.save(tmp_path / "run" / "tokenizer")  # another one before it leaves nothing behind
+    names = ["joint.model"] if is_joint else ["src.model", "tgt.model"]
+    assert sorted(file.name for file in (tmp_path / "run" / "tokenizer").iterdir()) == names
+    loaded = Tokenizer.load(tmp_path / "run" / "tokenizer")
+    assert loaded.joint == is_joint
+    for each in (loaded, pickle.loads(pickle.dumps(tokenizer))):
+        assert pickle.dumps(each) == pickle.dumps(tokenizer)
+        assert each.encode_source(ENGLISH) == tokenizer.encode_source(ENGLISH)
+        assert each.encode_target(VIETNAMESE) == tokenizer.encode_target(VIETNAMESE)
+    assert Hasher.hash(loaded) == Hasher.hash(tokenizer)
+
+
+def encode_rows(rows, tokenizer):
+    return {"ids": tokenizer.encode_source(rows["src"])}
+
+
+def test_datasets_finds_what_an_equal_tokenizer_computed(tmp_path, joint):
+    joint.save(tmp_path)
+    rows = Dataset.from_dict({"src": ENGLISH})
+    first, second = (
+        rows.map(encode_rows, batched=True, fn_kwargs={"tokenizer": each})
+        for each in (joint, Tokenizer.load(tmp_path))
+    )
+    assert first._fingerprint == second._fingerprint
+
+
+def test_a_failed_save_leaves_the_old_model(tmp_path, joint, monkeypatch):
+    joint.save(tmp_path)
+    before = (tmp_path / "joint.model").read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nmt.data.tokenizer.os.replace", fail)
+    with pytest.raises(UserError, match=r"cannot write the tokenizer .No space left"):
+        train(vocab_size=86).save(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["joint.model"]
+    assert (tmp_path / "joint.model").read_bytes() == before
+
+
+def test_a_missing_model_is_named(tmp_path, joint):
+    with pytest.raises(UserError, match=r"gone: no tokenizer there, no such folder"):
+        Tokenizer.load(tmp_path / "gone")
+    with pytest.raises(UserError, match=r"no joint.model and no src.model"):
+        Tokenizer.load(tmp_path)
+    train(joint=False, vocab_size=50).save(tmp_path)
+    (tmp_path / "tgt.model").unlink()
+    with pytest.raises(UserError, match=r"no joint.model and no tgt.model"):
+        Tokenizer.load(tmp_path)
+    with pytest.raises(UserError, match=r"nowhere.model: cannot read .*No such file"):
+        Tokenizer.from_models(tmp_path / "nowhere.model")
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b"", lambda b: b"garbage", lambda b: b[: len(b) // 2], lambda b: b[:-100]]
+)
+def test_a_broken_model_is_named(tmp_path, joint, damage):
+    joint.save(tmp_path)
+    file = tmp_path / "joint.model"
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(UserError, match=r"joint.model is broken or no SentencePiece model"):
+        Tokenizer.load(tmp_path)
+
+
+def test_special_ids_of_a_model_brought_along_are_kept(tmp_path):
+    file = brought_along(tmp_path / "own.model", unk_id=0, bos_id=1, eos_id=2, pad_id=3)
+    tokenizer = Tokenizer.from_models(str(file))
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id) == (3, 0, 1, 2)
+    [ids] = tokenizer.encode_target(["con chó"])
+    assert ids[-1] == 2
+    assert tokenizer.decode([[1, *ids, 3, 3]]) == ["con chó"]
+    assert tokenizer.target_words([1, *ids, 3])[0] == -1
+    assert tokenizer.target_words([1, *ids, 3])[-2:] == [-1, -1]
+
+
+def test_a_model_without_padding_is_refused_with_the_remedy(tmp_path):
+    file = brought_along(tmp_path / "own.model")  # SentencePiece's own defaults have no padding
+    with pytest.raises(UserError, match=r"own.model has no pad_id: .*--pad_id=0 --unk_id=1"):
+        Tokenizer.from_models(file)
+
+
+def test_two_models_must_agree_on_the_special_ids(tmp_path):
+    one = brought_along(tmp_path / "one.model", pad_id=3)
+    two = brought_along(tmp_path / "two.model", pad_id=0, unk_id=1, bos_id=2, eos_id=3)
+    with pytest.raises(UserError, match=r"one.model and .*two.model: .* same special ids"):
+        Tokenizer.from_models(one, two)
+    assert not Tokenizer.from_models(two, two).joint
+
+
+# From pieces to words. Each case: text, then (word, characters of the text that its pieces cover).
+
+
+def groups(tokenizer, text):
+    """Piece labels by word, as `align_source` groups them."""
+    ids, words = tokenizer.align_source(text)
+    assert ids == tokenizer.encode_source([text])[0]
+    assert (ids[-1], words[-1]) == (tokenizer.eos_id, -1)
+    assert words[:-1] == sorted(words[:-1])
+    result = {}
+    for label, word in zip(tokenizer.source_pieces(ids[:-1]), words, strict=False):
+        result.setdefault(word, []).append(label)
+    return {word: "".join(labels) for word, labels in result.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the cat", {0: "▁the", 1: "▁cat"}),
+        ("  the   cat  ", {0: "▁the", 1: "▁cat"}),
+        ("con mèo đỏ", {0: "▁con", 1: "▁mèo", 2: "▁đỏ"}),
+        (
+            "con me\u0300o đo\u0309",
+            {0: "▁con", 1: "▁mèo", 2: "▁đỏ"},
+        ),  # decomposed: offsets are of the original
+        ("žoe", {0: "▁<unk>oe"}),
+        ("a ﬁne oﬃce", {0: "▁a", 1: "▁fine", 2: "▁office"}),  # ligatures widen
+        ("the\u3000cat", {0: "▁the", 1: "▁cat"}),
+        ("the\u00a0cat\u2028dog", {0: "▁the", 1: "▁cat", 2: "▁dog"}),  # str.split splits there too
+        ("the \u200b cat", {0: "▁the", 2: "▁cat"}),  # the middle word is removed by normalisation
+        ("the cat \u200b", {0: "▁the", 1: "▁cat"}),
+        ("the\u200bcat dog", {0: "▁the▁cat", 1: "▁dog"}),  # one word of the text, two of the normalised text
+        ("the ж😀 cat", {0: "▁the", 1: "▁<unk>", 2: "▁cat"}),
+    ],
+)
+def test_pieces_find_the_words_of_the_text_as_given(joint, text, expected):
+    assert groups(joint, text) == expected
+
+
+def test_bytes_join_the_word_they_are_in(bytes_too):
+    assert groups(bytes_too, "the 😀 cat") == {0: "▁the", 1: "▁😀···", 2: "▁cat"}
+    assert groups(bytes_too, "a😀 ж the") == {0: "▁a😀···", 1: "▁ж·", 2: "▁the"}
+
+
+def test_a_lone_space_piece_belongs_to_the_piece_after_it():
+    tokenizer = Tokenizer.train(["x y z"] * 3, ["x y z"] * 3, **(OPTIONS | {"vocab_size": 8}))
+    ids, words = tokenizer.align_source("x yz")
+    assert tokenizer.source_pieces(ids) == ["▁", "x", "▁", "y", "z", "</s>"]
+    assert words == [0, 0, 1, 1, 1, -1]
+    assert tokenizer.target_words(ids) == [0, 0, 1, 1, 1, -1]
+    space, x = ids[:2]
+    assert tokenizer.target_words([space, space, x, space]) == [0, 0, 0, 0]
+    assert tokenizer.target_words([space, space]) == [-1, -1]  # no text, so no words
+    assert tokenizer.decode([[space, space]])[0].split() == []
+
+
+def test_words_of_a_hypothesis_are_those_of_its_text(joint, bytes_too):
+    for tokenizer in (joint, bytes_too):
+        [ids] = tokenizer.encode_target(["con mèo ж đỏ"])
+        words = tokenizer.target_words([2, *ids, 0, 0])
+        assert len(words) == len(ids) + 3
+        assert words[0] == -1
+        assert words[-3:] == [-1, -1, -1]
+        assert set(words[1:-3]) == {0, 1, 2, 3}
+
+
+def test_an_unknown_piece_within_a_word_is_a_word_of_its_own_in_a_hypothesis(joint):
+    [ids] = joint.encode_target(["nhжà"])
+    [text] = joint.decode([ids])
+    assert text.split()[1] == "⁇"
+    assert joint.target_words(ids)[:-1] == sorted(joint.target_words(ids)[:-1])
+    assert set(joint.target_words(ids)[:-1]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_word_of_any_hypothesis_has_its_pieces(bytes_too, seed):
+    """Random ids, nonsense bytes included: the pieces' groups are exactly the words of the decoded text."""
+    chance = random.Random(seed)
+    for _ in range(200):
+        ids = [chance.randrange(bytes_too.tgt_vocab_size) for _ in range(chance.randrange(12))]
+        [text] = bytes_too.decode([ids])
+        words = [word for word in bytes_too.target_words(ids) if word >= 0]
+        assert words == sorted(words)
+        assert set(words) <= set(range(len(text.split())))
+        assert len(set(words)) == len(text.split()) or "⁇" in text
+
+
+def test_bytes_that_make_no_character_are_shown_as_bytes(bytes_too):
+    byte = {label: place for place in range(4, 260) for label in bytes_too.target_pieces([place])}
+    first = next(place for place in range(4, 260) if bytes_too.target_pieces([place]) == ["<0xF0>"])
+    assert bytes_too.target_pieces([first, 4]) == ["<0xF0>", "<0x00>"]
+    assert byte["A"] == 4 + ord("A")
+
+
+def test_a_user_s_model_is_read_as_sentencepiece_itself_reads_it(tmp_path):
+    file = brought_along(tmp_path / "own.model", pad_id=3, model_type="bpe")
+    plain = SentencePieceProcessor(model_file=str(file))
+    tokenizer = Tokenizer.from_models(file)
+    assert tokenizer.encode_source(ENGLISH) == [[*ids, plain.eos_id()] for ids in plain.encode(ENGLISH)]
