@@ -16,6 +16,7 @@ from nmt import alignment, metrics, plotting
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
+from nmt.masks import padding_mask
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +30,9 @@ class ScoreValidation(Callback):
     def __init__(self, *, num_samples: int) -> None:
         self.num_samples = num_samples
 
-    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
-        loader = trainer.val_dataloaders
+        loader: Any = trainer.val_dataloaders
         num_batches = trainer.num_val_batches[0]
         translations: dict[int, str] = {}
         for number, batch in enumerate(loader):
@@ -78,13 +79,13 @@ class DrawAlignments(Callback):
         self.num_sentences, self.labels, self.directory = num_sentences, labels, Path(directory)
         self._weights: dict[int, torch.Tensor] = {}
 
-    def on_validation_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_epoch_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._weights.clear()
 
     def on_validation_batch_end(
         self,
         trainer: L.Trainer,
-        pl_module: L.LightningModule,
+        pl_module: Any,
         outputs: Any,
         batch: Batch,
         batch_idx: int,
@@ -93,14 +94,15 @@ class DrawAlignments(Callback):
         if outputs["weights"] is None:
             return
         weights = outputs["weights"].float().cpu()
-        num_source = (batch.src != pl_module.translator.pad_id).sum(1).tolist()
-        num_target = (batch.tgt_out != pl_module.translator.pad_id).sum(1).tolist()
+        pad_id = pl_module.translator.pad_id
+        num_source = padding_mask(batch.src, pad_id).sum(dim=1).tolist()
+        num_target = padding_mask(batch.tgt_out, pad_id).sum(dim=1).tolist()
         for row, each, rows, columns in zip(
             batch.indices.tolist(), weights, num_target, num_source, strict=True
         ):
             self._weights[row] = each[:rows, :columns].clone()
 
-    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         collected = _from_all_ranks(trainer, self._weights)
         self._weights = {}
         if not collected:
@@ -169,7 +171,7 @@ class SaveOnInterrupt(Callback):
     """Ctrl-C (or a termination that raises KeyboardInterrupt) saves `last.ckpt` before the run ends."""
 
     def on_exception(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+        self, trainer: L.Trainer, pl_module: Any, exception: BaseException
     ) -> None:
         if not isinstance(exception, KeyboardInterrupt):
             return
@@ -204,12 +206,12 @@ class ProgressBar(TQDMProgressBar):
         super().__init__(refresh_rate=refresh_rate)
         self._started = 0.0
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         super().on_train_start(trainer, pl_module)
         self._started = time.perf_counter()
         self._first_step = trainer.global_step
 
-    def get_metrics(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, Any]:
+    def get_metrics(self, trainer: L.Trainer, pl_module: Any) -> dict[str, Any]:
         shown = dict(pl_module.progress)
         done = trainer.global_step - self._first_step
         if self._started and done and trainer.estimated_stepping_batches != float("inf"):
@@ -230,4 +232,5 @@ def _from_all_ranks(trainer: L.Trainer, part: dict[int, Any]) -> dict[int, Any]:
 
 def _writers(trainer: L.Trainer) -> list[Any]:
     """The TensorBoard writers among the loggers."""
-    return [logger.experiment for logger in trainer.loggers if hasattr(logger.experiment, "add_image")]
+    loggers: list[Any] = list(trainer.loggers)
+    return [logger.experiment for logger in loggers if hasattr(logger.experiment, "add_image")]

@@ -105,7 +105,7 @@ def _nearest(key: str, config_name: str) -> str:
 def _keys(config: Any, prefix: str = "") -> list[str]:
     keys: list[str] = []
     if isinstance(config, DictConfig):
-        for name in config:
+        for name in map(str, config):
             key = f"{prefix}{name}"
             keys.append(key)
             if not OmegaConf.is_missing(config, name) and not OmegaConf.is_interpolation(config, name):

@@ -90,7 +90,7 @@ class TranslationModule(L.LightningModule):
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
         step = self.trainer.global_step
-        if step == self._last_logged_step or step % self.trainer.log_every_n_steps:
+        if step == self._last_logged_step or step % self.trainer.log_every_n_steps:  # type: ignore[attr-defined]
             return
         self._last_logged_step = step
         loss = sum(float(part.nll) for part in self._since_log)

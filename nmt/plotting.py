@@ -59,7 +59,7 @@ def heatmap(
         )
     )
     axes.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    style = {"fontsize": font_size, "parse_math": False, "fontfamily": _font_families()}
+    style: dict[str, Any] = {"fontsize": font_size, "parse_math": False, "fontfamily": _font_families()}
     axes.set_xticks(range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor", **style)
     axes.set_yticks(range(len(target)), target, **style)
     axes.tick_params(length=0, labeltop=True, labelbottom=False, labelleft=True, pad=2)
@@ -72,7 +72,7 @@ def heatmap(
     for i, j in gold or ():
         axes.add_patch(Rectangle((i - 0.5, j - 0.5), 1, 1, fill=False, edgecolor="tab:orange", linewidth=1.6))
     if title:
-        figure.text(0.01, 0.995, title, va="top", fontsize=8, color="0.35", **{**style, "fontsize": 8})
+        figure.text(0.01, 0.995, title, va="top", fontsize=8, color="0.35", parse_math=False)
     return figure
 
 

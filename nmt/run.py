@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -225,7 +225,7 @@ class Run:
         """Scores of a split's translations: BLEU, chrF and TER on detokenised text, AER where gold is there."""
         sources, references = list(dataset["src"]), list(dataset["tgt"])
         translations = self.translate(sources, show_progress=show_progress, **decoding)
-        scores = metrics.score([each.text for each in translations], references, num_bootstrap=num_bootstrap)
+        scores: dict[str, Any] = metrics.score([each.text for each in translations], references, num_bootstrap=num_bootstrap)
         scores["num_sentences"] = len(sources)
         if "alignment" in dataset.column_names and self.translator.has_attention:
             golds = [alignment.parse_pharaoh(line) for line in dataset["alignment"]]
@@ -303,11 +303,11 @@ def load_weights(translator: Translator, file: Path) -> None:
         raise UserError(f"{file} does not fit the model in config.yaml: {reason}") from error
 
 
-def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` fill a file beside `path`, then rename it: `path` is whole or as it was."""
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file beside `path`, then rename it: `path` is whole or as it was. Raises UserError."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        write(temporary)
+        temporary.write_text(text, "utf-8")
         os.replace(temporary, path)
     except OSError as error:
         raise UserError(f"{path}: cannot write ({error.strerror})") from error
@@ -323,7 +323,7 @@ def write_scores(
     text = "".join(f"{each.text}\n" for each in translations)
     content = json.dumps({"split": split, **scores}, indent=2, ensure_ascii=False) + "\n"
     for name, body in ((f"hypotheses{suffix}.txt", text), (f"metrics{suffix}.json", content)):
-        write_atomically(directory / name, lambda file, body=body: file.write_text(body, "utf-8"))
+        write_atomically(directory / name, body)
 
 
 def report(scores: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
         label_smoothing=cfg.label_smoothing,
     )
     resolved = OmegaConf.to_container(cfg, resolve=True)
-    write_atomically(run_dir / "config.yaml", lambda file: OmegaConf.save(OmegaConf.create(resolved), file))
+    write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
     trainer: L.Trainer = hydra.utils.instantiate(
         cfg.trainer,
         logger=hydra.utils.instantiate(cfg.logger),
@@ -114,6 +115,13 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
         logger.finalize("success")
 
 
+def quieten() -> None:
+    """Leave out what libraries say of themselves at each start."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
+    warnings.filterwarnings("ignore", ".*does not have many workers")
+
+
 def _flat(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
     if not isinstance(tree, dict):
         return [(prefix[:-1], tree if isinstance(tree, int | float | str | bool) else str(tree))]
@@ -122,6 +130,7 @@ def _flat(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 @command("train")
 def main(cfg: DictConfig) -> None:
+    quieten()
     train(cfg)
 
 

@@ -82,8 +82,7 @@ def _translate_all(cfg: DictConfig, run: Run, lines: Iterator[str]) -> Iterator[
 
 
 def _write(path: str, lines: list[str]) -> None:
-    text = "".join(f"{line}\n" for line in lines)
-    write_atomically(Path(path), lambda file: file.write_text(text, "utf-8"))
+    write_atomically(Path(path), "".join(f"{line}\n" for line in lines))
 
 
 @command("translate")

@@ -127,12 +127,9 @@ def test_the_hypotheses_score_the_same_with_sacrebleus_own_command(run_dir, work
 
     references = workspace / "references.txt"
     references.write_text("".join(f"{line}\n" for line in Run.load(run_dir).splits()["test"]["tgt"]), "utf-8")
-    result = subprocess.run(
-        [sys.executable, "-m", "sacrebleu", str(references), "-i", str(run_dir / "hypotheses.txt")]
-        + ["-m", "bleu", "chrf", "-f", "json", "-w", "4"],
-        capture_output=True,
-        check=True,
-    )
+    command = [sys.executable, "-m", "sacrebleu", str(references), "-i", str(run_dir / "hypotheses.txt")]
+    command += ["-m", "bleu", "chrf", "-f", "json", "-w", "4"]
+    result = subprocess.run(command, capture_output=True, check=True)
     scores = json.loads((run_dir / "metrics.json").read_text("utf-8"))
     for own, theirs in zip(("bleu", "chrf"), json.loads(result.stdout), strict=True):
         assert scores[own]["score"] == pytest.approx(theirs["score"], abs=1e-4)

@@ -1,5 +1,6 @@
 """Learning rates over time, against their formulas in plain Python."""
 
+import itertools
 import math
 
 import pytest
@@ -32,7 +33,7 @@ def test_cosine_warms_up_then_falls_to_nothing_at_the_last_step():
     assert seen[:2] == [1.0, 2.0]
     assert seen[7] == pytest.approx(1.0)  # half way
     assert seen[12:] == pytest.approx([0.0, 0.0])
-    assert all(a >= b for a, b in zip(seen[1:], seen[2:], strict=False))
+    assert all(a >= b for a, b in itertools.pairwise(seen[1:]))
 
 
 def test_constant_only_warms_up():

@@ -82,7 +82,7 @@ class TranslationDataModule(L.LightningDataModule):
 
     def _loader(self, rows: Dataset, sampler: TokenBatchSampler) -> DataLoader[Batch]:
         return DataLoader(
-            rows,  # type: ignore[arg-type]
+            rows,
             batch_sampler=sampler,
             collate_fn=partial(collate, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id),
             num_workers=self.num_workers,
