@@ -170,9 +170,7 @@ def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -
 class SaveOnInterrupt(Callback):
     """Ctrl-C (or a termination that raises KeyboardInterrupt) saves `last.ckpt` before the run ends."""
 
-    def on_exception(
-        self, trainer: L.Trainer, pl_module: Any, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
         if not isinstance(exception, KeyboardInterrupt):
             return
         for callback in trainer.checkpoint_callbacks:

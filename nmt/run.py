@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tqdm import tqdm
 
 from nmt import alignment, metrics
 from nmt.data.batching import collate
+from nmt.data.corpus import SPLITS
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import Hypothesis, beam_search, force_decode
 from nmt.errors import UserError
@@ -109,9 +110,9 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
     )
 
 
-def read_splits(config: DictConfig) -> dict[str, Dataset]:
-    """The splits that a configuration's `data` node describes."""
-    return instantiate(config.reader)
+def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Dataset]:
+    """Those of `splits` that a configuration's `data` node describes."""
+    return instantiate(config.reader, splits=list(splits))
 
 
 class Run:
@@ -225,7 +226,9 @@ class Run:
         """Scores of a split's translations: BLEU, chrF and TER on detokenised text, AER where gold is there."""
         sources, references = list(dataset["src"]), list(dataset["tgt"])
         translations = self.translate(sources, show_progress=show_progress, **decoding)
-        scores: dict[str, Any] = metrics.score([each.text for each in translations], references, num_bootstrap=num_bootstrap)
+        scores: dict[str, Any] = metrics.score(
+            [each.text for each in translations], references, num_bootstrap=num_bootstrap
+        )
         scores["num_sentences"] = len(sources)
         if "alignment" in dataset.column_names and self.translator.has_attention:
             golds = [alignment.parse_pharaoh(line) for line in dataset["alignment"]]
@@ -235,9 +238,14 @@ class Run:
             scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
         return scores, translations
 
-    def splits(self, data: DictConfig | None = None) -> dict[str, Dataset]:
-        """The splits of `data`, else of the data the run was trained on."""
-        return read_splits(self.config.data if data is None else data)
+    def split(self, name: str, data: DictConfig | None = None) -> Dataset:
+        """A split of `data`, else of the data the run was trained on. Raises UserError where there is none."""
+        if name not in SPLITS:
+            raise UserError(f"split={name}: choose one of {', '.join(SPLITS)}")
+        splits = read_splits(self.config.data if data is None else data, [name])
+        if name not in splits:
+            raise UserError(f"split={name}: the data have no such split")
+        return splits[name]
 
     def _pad(self, rows: list[list[int]]) -> Tensor:
         tensors = [torch.tensor(row) for row in rows]

@@ -12,11 +12,9 @@ from nmt.run import Run, report, write_scores
 def evaluate(cfg: DictConfig) -> dict:
     """Translate the split, write metrics.json and hypotheses.txt into the run directory, print the scores."""
     run = Run.load(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
-    splits = run.splits(data_config(run, cfg.data))
-    if cfg.split not in splits:
-        raise UserError(f"split={cfg.split}: the data have {', '.join(splits)}")
+    dataset = run.split(cfg.split, data_config(run, cfg.data))
     scores, translations = run.score(
-        splits[cfg.split], num_bootstrap=cfg.num_bootstrap, show_progress=True, **cfg.decoding
+        dataset, num_bootstrap=cfg.num_bootstrap, show_progress=True, **cfg.decoding
     )
     output = Path(cfg.output or cfg.run)
     output.mkdir(parents=True, exist_ok=True)

@@ -126,7 +126,7 @@ def test_the_hypotheses_score_the_same_with_sacrebleus_own_command(run_dir, work
     from nmt.run import Run
 
     references = workspace / "references.txt"
-    references.write_text("".join(f"{line}\n" for line in Run.load(run_dir).splits()["test"]["tgt"]), "utf-8")
+    references.write_text("".join(f"{line}\n" for line in Run.load(run_dir).split("test")["tgt"]), "utf-8")
     command = [sys.executable, "-m", "sacrebleu", str(references), "-i", str(run_dir / "hypotheses.txt")]
     command += ["-m", "bleu", "chrf", "-f", "json", "-w", "4"]
     result = subprocess.run(command, capture_output=True, check=True)

@@ -19,7 +19,7 @@ CHOICES = [
     f"{path.parent.name}={path.stem}"
     for path in sorted(CONFIGS.glob("*/*.yaml"))
     if path.parent.name not in ("hydra", "experiment") and path.stem not in ("base", "stored")
-] + [f"+experiment={path.stem}" for path in sorted((CONFIGS / "experiment").glob("*.yaml"))]
+] + [f"experiment={path.stem}" for path in sorted((CONFIGS / "experiment").glob("*.yaml"))]
 VOCABULARY = SimpleNamespace(src_vocab_size=20, tgt_vocab_size=20, joint=True, pad_id=0, bos_id=2, eos_id=3)
 
 

@@ -83,6 +83,7 @@ def read_grammar(
     num_test: int,
     max_words: int,
     seed: int,
+    splits: Sequence[str] = SPLITS,
 ) -> dict[str, Dataset]:
     """The built-in English–Vietnamese corpus with its gold alignments, in either direction.
 
@@ -123,6 +124,7 @@ def read_grammar(
             cache_dir=cache_dir,
         )
         for split in SPLITS
+        if split in splits
     }
 
 
