@@ -16,21 +16,30 @@ def score(
     *,
     names: Sequence[str] = ("bleu", "chrf", "ter"),
     num_bootstrap: int = 1000,
+    tokenize: str = "13a",
+    lowercase: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Corpus scores of hypotheses against one reference each: `{"bleu": {"score", "signature", "ci"}, …}`.
 
-    bleu: Papineni et al. 2002, cased, 13a tokenisation. chrf: Popović 2015. ter: Snover et al. 2006, where lower
-    is better. Each on a scale of 100. ci: half the width of the 95 % bootstrap interval over `num_bootstrap`
-    resamples of the sentences (Koehn 2004); None where `num_bootstrap` is 0. Raises UserError where the counts
-    differ or are zero.
+    bleu: Papineni et al. 2002, with sacreBLEU's `tokenize`. chrf: Popović 2015. ter: Snover et al. 2006, where
+    lower is better; caseless, as sacreBLEU's own is. Each on a scale of 100. `lowercase` is for BLEU and chrF.
+    ci: half the width of the 95 % bootstrap interval over `num_bootstrap` resamples of the sentences (Koehn
+    2004), drawn from the seed in SACREBLEU_SEED, else 12345; None where `num_bootstrap` is 0. Raises UserError
+    where the counts differ or are zero, and for a metric or a tokenisation that sacreBLEU has not.
     """
+    for name in names:
+        if name not in METRICS:
+            raise UserError(f"no metric {name!r}: choose from {', '.join(METRICS)}")
+    if tokenize not in BLEU.TOKENIZERS:
+        raise UserError(f"no tokenisation {tokenize!r}: choose from {', '.join(map(str, BLEU.TOKENIZERS))}")
     if len(hypotheses) != len(references):
         raise UserError(f"{len(hypotheses)} hypotheses but {len(references)} references")
     if not references:
         raise UserError("nothing to score: 0 sentences")
+    settings = {"bleu": {"tokenize": tokenize, "lowercase": lowercase}, "chrf": {"lowercase": lowercase}}
     results = {}
     for name in names:
-        metric = METRICS[name]()
+        metric = METRICS[name](**settings.get(name, {}))
         # Fewer than two resamples give no interval, and sacreBLEU then leaves them out of the signature.
         result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=max(1, num_bootstrap))
         results[name] = {

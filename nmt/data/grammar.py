@@ -91,7 +91,8 @@ def rule(english: str, vietnamese: str, **parts: Phrase) -> Phrase:
         for symbol, number in _symbols(text):
             if number is None:
                 starts[side][symbol] = len(out)
-                out.extend(parts[symbol][side])
+                part = parts[symbol]
+                out.extend(part.vi if side else part.en)
             else:
                 if number:
                     numbered[side].setdefault(number, []).append(len(out))
@@ -194,6 +195,7 @@ def noun_phrase(
 
     choice = rng.random()
     plural = False
+    owned = noun.kind != "person" or noun.singular in _SOMEONES
     if choice < 0.30:  # the book, `quyển sách`; the books, `những quyển sách`
         plural = rng.random() < 0.3
         phrase = rule("the N", "N", N=nominal(plural=plural, marker=plural))
@@ -203,7 +205,8 @@ def noun_phrase(
             phrase = nominal(plural=True, classifier=False)
         else:
             phrase = article(nominal(plural=False))
-    elif choice < 0.62:  # this old book, `quyển sách cũ này`; those books, `những quyển sách đó`
+    elif choice < 0.62 or (choice < 0.80 and not owned):
+        # this old book, `quyển sách cũ này`; those books, `những quyển sách đó`
         plural = rng.random() < 0.35
         near = rng.random() < 0.5
         determiner = (
@@ -408,7 +411,12 @@ def action(rng: random.Random, who: NounPhrase, room: int, *, state: bool = True
         return followed_by_place(rng, special_action(rng, who, choice, room, state), room, place=place)
     if verbs:
         verb = rng.choice(verbs)
-        noun, sense = rng.choice(_objects(verb))
+        others = [
+            each
+            for each in _objects(verb)
+            if not (isinstance(each[0], Noun) and each[0].singular == who.name)
+        ]
+        noun, sense = rng.choice(others)  # no dog chases the dog
         act = Act(verb, partial(verb_with, verb, sense, object_phrase(rng, verb, noun, room, who)))
     else:
         verb = rng.choice(_verbs_for(who.kind, who.name, True))
@@ -501,12 +509,11 @@ def _tense_sides(tense: str, negative: bool, agr: str) -> tuple[str, str, str, s
 
 
 def predicate(act: Act, tense: str, agr: str, *, negative: bool = False) -> Phrase:
-    """The act in a tense. A past that looks like the present (they read) becomes a future instead."""
+    """The act in a tense. A past that looks like the present (they read) is negated: they did not read."""
     verb = act.verb
     if "state" in verb.flags and tense in ("progressive", "was"):
         tense = "present" if tense == "progressive" else "then"
-    if tense in ("past", "then") and not negative and verb.past == verb.base and agr != "3":
-        tense = "future"
+    negative = negative or (tense == "past" and verb.past == verb.base and agr != "3")
     english, vietnamese, form, marker = _tense_sides(tense, negative, agr)
     return rule(english, vietnamese, C=act.build(form, marker))
 
@@ -578,7 +585,17 @@ _ERAS = {
     "past": ("past",),
     "future": ("future",) * 4 + ("must", "should"),
 }
-_ACTIVE = ("progressive", "was", "already", "just", "ever", "perfect")  # no state, as in `has just known`
+# Not with a state: nobody `has just known`.
+_ACTIVE = (
+    "progressive",
+    "was",
+    "already",
+    "just",
+    "ever",
+    "perfect",
+    "can",
+    "want",
+)
 _NEGATABLE = ("present", "past", "future", "can", "must", "should", "want")
 
 
@@ -628,10 +645,12 @@ def verbal_clause(
     act = action(
         rng, who, min(rest, 6) if simple else rest, state=plain and tense not in _ACTIVE, place=not simple
     )
-    if rest >= 12 and not simple and rng.random() < 0.12:
+    joined = False
+    if rest >= 12 and not simple and tense != "perfect" and rng.random() < 0.12:
         first, second = act, action(rng, who, rest // 2, state=plain and tense not in _ACTIVE)
-        same = first.verb.base == second.verb.base
-        if not same and (first.verb.past != first.verb.base and second.verb.past != second.verb.base):
+        invariant = any(each.verb.past == each.verb.base for each in (first, second))
+        joined = first.verb.base != second.verb.base and not invariant
+        if joined:
             act = Act(
                 first.verb if "state" in first.verb.flags else second.verb,
                 lambda form, marker: rule(
@@ -640,7 +659,7 @@ def verbal_clause(
             )
     if who.kind != "person" and tense in ("must", "should"):
         tense = "can"
-    negative = tense == "perfect" or (tense in _NEGATABLE and plain and rng.random() < 0.2)
+    negative = tense == "perfect" or (tense in _NEGATABLE and plain and not joined and rng.random() < 0.2)
     said = predicate(act, tense, who.agr, negative=negative)
     if tense == "present" and plain and not negative and room >= 5 and rng.random() < 0.2:
         choices = lexicon.FREQUENCIES[-2:] if "state" in act.verb.flags else lexicon.FREQUENCIES
@@ -722,14 +741,14 @@ def stative_clause(rng: random.Random, room: int) -> Phrase:
             want = _AGREEMENT[who.agr]["want"]
             return rule(f"S {want}/1 to become/2 N", "S muốn/1 trở/2 thành/2 N", S=who.phrase, N=job)
         return rule(f"S {be}/1 N", "S là/1 N", S=who.phrase, N=job)
-    noun = rng.choice(_NOUNS[rng.choice(("text", "thing", "picture", "fruit", "animal"))])
+    noun = rng.choice(_NOUNS[rng.choice(("thing", "thing", "picture", "fruit", "animal"))])
     if choice < 0.90:  # there are two books on the table, `có hai quyển sách trên bàn`
         if rng.random() < 0.5:
-            thing, be = article(count_noun(noun, plural=False)), "is"
+            lying, be = article(count_noun(noun, plural=False)), "is"
         else:
             number = word(*rng.choice(lexicon.NUMBERS))
-            thing, be = rule("Q N", "Q N", Q=number, N=count_noun(noun, plural=True)), "are"
-        return rule(f"there {be}/1 N P", "có/1 N P", N=thing, P=lying_place(rng))
+            lying, be = rule("Q N", "Q N", Q=number, N=count_noun(noun, plural=True)), "are"
+        return rule(f"there {be}/1 N P", "có/1 N P", N=lying, P=lying_place(rng))
     # the key is under the table, `chiếc chìa khóa ở dưới bàn`
     found = noun_phrase(rng, noun, 5, definite=True, relative=False)
     be = _AGREEMENT[found.agr]["be"]
@@ -775,7 +794,7 @@ def question(rng: random.Random, room: int) -> Phrase:
         if found.size <= room:
             return found
     who = pronoun_subject(rng.choice(_SHORT_PRONOUNS))
-    return rule("where/1 B S ?/2", "S ở/1 đâu/1 ?/2", B=unlinked(_AGREEMENT[who.agr]["be"]), S=who.phrase)
+    return rule(f"where/1 {_AGREEMENT[who.agr]['be']} S ?/2", "S ở/1 đâu/1 ?/2", S=who.phrase)
 
 
 def _asked(rng: random.Random, room: int) -> tuple[NounPhrase, int]:
@@ -817,16 +836,17 @@ def being_question(rng: random.Random, room: int) -> Phrase:
     if choice < 0.35:
         who = single_person(rng)
         job = article(count_noun(rng.choice(lexicon.PROFESSIONS), plural=False))
-        be = _AGREEMENT[who.agr]["be"]
-        sides = (f"{be}/1 S N ?/2", "S có/1 phải/1 là/1 N không/1 ?/2")
+        sides = (f"{_AGREEMENT[who.agr]['be']}/1 S N ?/2", "S có/1 phải/1 là/1 N không/1 ?/2")
         return rule(*sides, S=who.phrase, N=job)
     if choice < 0.6:
-        who, quality_ = simple_person(rng), word(*rng.choice(lexicon.FEELINGS))
+        who = simple_person(rng)
+        described = word(*rng.choice(lexicon.FEELINGS))
     else:
         noun, (adjective, vi) = _described(rng)
         who = noun_phrase(rng, noun, 6, definite=True, relative=False)
-        quality_ = word(adjective.en, vi)
-    return rule(f"{_AGREEMENT[who.agr]['be']}/1 S A ?/2", "S có/1 A không/1 ?/2", S=who.phrase, A=quality_)
+        described = word(adjective.en, vi)
+    sides = (f"{_AGREEMENT[who.agr]['be']}/1 S A ?/2", "S có/1 A không/1 ?/2")
+    return rule(*sides, S=who.phrase, A=described)
 
 
 def object_question(rng: random.Random, room: int) -> Phrase:
@@ -844,7 +864,7 @@ def object_question(rng: random.Random, room: int) -> Phrase:
         asked = rule("how/1 many/2 N", "bao/1 nhiêu/2 N", N=count_noun(noun, plural=True))
     elif noun.kind == "person":
         asked = word("who", "ai")
-    elif noun.kind in ("animal", "bird"):
+    elif all(each.kind in _ANIMATE for each, _ in _objects(verb)):
         asked = word("what", "con gì")
     else:
         asked = word("what", "cái gì")
@@ -862,7 +882,7 @@ def subject_question(rng: random.Random, room: int) -> Phrase:
     """who bought this house ?, `ai đã mua ngôi nhà này ?`: the same order in both."""
     who = NounPhrase(word("who", "ai"), "3", "person", "")
     tense = rng.choice(("present", "past", "past", "future", "progressive", "can", "want"))
-    act = action(rng, who, room - 3, state=tense != "progressive")
+    act = action(rng, who, room - 3, state=tense not in _ACTIVE)
     return rule("S V ?/1", "S V ?/1", S=who.phrase, V=predicate(act, tense, "3"))
 
 
@@ -939,6 +959,7 @@ _QUESTIONS: tuple[Callable[[random.Random, int], Phrase], ...] = (
 
 # In a clause of time Vietnamese leaves the past unmarked, and English the future.
 _TIME_CLAUSE = {"past": "then", "present": "present", "future": "present"}
+_TIME_OPENERS = ("when", "before", "after", "while")
 _WHILE_CLAUSE = {"past": "was", "present": "progressive", "future": "progressive"}
 
 
@@ -961,17 +982,19 @@ def statement(rng: random.Random, room: int, target: int) -> Phrase:
     if goal >= 12 and rng.random() < 0.25:  # if …, …
         sides = rng.choice(lexicon.FRONTED)
         opener = sides[0].partition("/")[0]
-        if opener == "if" and era == "past":
+        if opener == "if":
             era = "future"
         first = _subordinate(rng, opener, goal // 2 - 1, era)
-        found = rule(*sides, A=first, B=clause(rng, goal - first.size - 4, era, timed=False))
+        habit = "present" if opener in _TIME_OPENERS and era == "present" else None
+        main = clause(rng, goal - first.size - 4, era, timed=False, tense=habit)
+        found = rule(*sides, A=first, B=main)
         coordinate_next = True
     else:
         found = clause(rng, goal if goal < 16 else rng.randint(8, 16), era, front=True)
     while goal - found.size >= 7:
         sides = rng.choice(_COORDINATIONS if coordinate_next else lexicon.CONJUNCTIONS)
         opener = sides[0].split()[1].partition("/")[0]
-        if opener == "if" and era == "past":
+        if (opener == "if" and era != "future") or (opener in _TIME_OPENERS and era == "present"):
             continue
         space = goal - found.size - 3
         if opener == ",":
@@ -986,7 +1009,9 @@ def statement(rng: random.Random, room: int, target: int) -> Phrase:
 
 def _draw(rng: random.Random, min_words: int, max_words: int) -> Pair | None:
     """A sentence, or None where its length came out wrong."""
-    target = max(min_words, min(max_words, 5 + int(rng.expovariate(1 / 9)))) + (2 if min_words > 5 else 0)
+    target = min(max_words, 5 + int(rng.expovariate(1 / 9)))
+    if min_words > MIN_WORDS:  # Vietnamese is the longer side, by a quarter
+        target = max(target, min(max_words, min_words * 5 // 4 + 1))
     room = max_words - 1
     choice = rng.random()
     if choice < 0.22 and target < 22 and max_words >= 5:
@@ -1020,6 +1045,9 @@ def corpus(
     """
     if max_words < MIN_WORDS:
         raise UserError(f"max_words={max_words}: the shortest sentence has {MIN_WORDS} words")
+    for name, number in (("num_train", num_train), ("num_val", num_val), ("num_test", num_test)):
+        if number < 0:
+            raise UserError(f"{name}={number}: give at least 0")
     if min_words > max_words:
         raise UserError(f"min_words={min_words} is more than max_words={max_words}")
     rng = random.Random(seed)
@@ -1049,7 +1077,19 @@ def corpus(
 # ------------------------------------------------------------------------------------------------------ tables
 
 _ANIMATE = ("person", "animal", "bird")
-_SINGLE = ("person", "house", "town", "inside", "site", "nature", "opening")  # not spoken of in general here
+# Not spoken of in general here, since their Vietnamese needs its classifier.
+_SINGLE = (
+    "person",
+    "song",
+    "task",
+    "show",
+    "house",
+    "town",
+    "inside",
+    "site",
+    "nature",
+    "opening",
+)
 _NOUNS = {
     kind: tuple(noun for noun in lexicon.NOUNS if noun.kind == kind)
     for kind in dict.fromkeys(noun.kind for noun in lexicon.NOUNS)
@@ -1059,6 +1099,7 @@ _OWNED = tuple(
     for kind in ("text", "thing", "picture", "garment", "hat", "jewel", "scarf", "car", "bike")
     for noun in _NOUNS[kind]
 )
+_SOMEONES = ("teacher", "student", "doctor", "driver", "neighbour", "friend", "guest")  # who may be `my` one
 _KIN_OWNERS = tuple(each for each in lexicon.PRONOUNS if each.subject in ("I", "he", "she", "we"))
 _SHORT_PRONOUNS = tuple(each for each in lexicon.PRONOUNS if " " not in each.vi)
 _QUANTIFIERS = (

@@ -37,7 +37,7 @@ class Mass:
 
 @dataclass(frozen=True)
 class Adjective:
-    """senses: what noun (kind, or the noun itself) -> the Vietnamese for it."""
+    """senses: what noun (kind, or the noun itself) -> the Vietnamese for it, or `-` where they do not go together."""
 
     en: str
     comparative: str  # empty where English needs `more`
@@ -46,8 +46,7 @@ class Adjective:
 
     def vi(self, noun: Noun | Mass) -> str | None:
         """The Vietnamese of this adjective with `noun`, or None where they do not go together."""
-        name = noun.singular if isinstance(noun, Noun) else noun.en
-        return self.senses.get(name) or self.senses.get(noun.kind)
+        return _sense(self.senses, noun)
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ class Verb:
 
     def sense(self, noun: Noun | Mass) -> str | None:
         """The Vietnamese of this verb with the object `noun`, or None where they do not go together."""
-        name = noun.singular if isinstance(noun, Noun) else noun.en
-        return self.senses.get(name) or self.senses.get(noun.kind)
+        return _sense(self.senses, noun)
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,13 @@ class Pronoun:
     vi: str
     agr: str
     kind: str
+
+
+def _sense(senses: dict[str, str], noun: Noun | Mass) -> str | None:
+    """The sense for the noun itself, else for its kind; `-` says that there is none."""
+    name = noun.singular if isinstance(noun, Noun) else noun.en
+    sense = senses.get(name, senses.get(noun.kind))
+    return None if sense == "-" else sense
 
 
 def _rows(table: str) -> list[list[str]]:
@@ -239,7 +244,7 @@ fruit | mango mangoes | quả | xoài
 snack | egg eggs | quả | trứng
 snack | cake cakes | chiếc | bánh
 flower | flower flowers | bông | hoa
-flower | rose roses | bông | hồng
+flower | rose roses | bông | hoa hồng
 tree | tree trees | cái | cây
 show | film films | bộ | phim
 show | match matches | trận | đấu
@@ -316,7 +321,7 @@ music | âm nhạc
 
 # adjective comparative superlative | sense: what it describes; …
 ADJECTIVES = _adjectives("""
-old older oldest | già: person animal bird; cũ: text furniture thing picture opening garment hat scarf car bike house inside site show song; cổ: town
+old older oldest | già: person animal bird; cũ: text furniture thing picture opening garment hat scarf car bike house inside site show song; cổ: town; -: boy girl child student
 young younger youngest | trẻ: teacher doctor nurse farmer worker engineer writer singer artist driver journalist cook man woman soldier neighbour guest; non: tree
 new newer newest | mới: text furniture thing picture opening garment hat jewel scarf car bike house inside site show song task road bridge
 big bigger biggest | lớn: animal bird furniture thing picture opening hat car fruit snack flower tree house inside site town nature task
@@ -346,7 +351,7 @@ black | đen: garment hat scarf car bike bag box umbrella pen dog cat horse phon
 white | trắng: garment hat scarf car bike flower umbrella dog cat horse duck bowl bag
 yellow | vàng: garment hat scarf car bike flower bag ball umbrella
 tired | mệt mỏi: person animal
-sad sadder saddest | buồn bã: person
+sad sadder saddest | buồn: person
 hungry hungrier hungriest | đói: animal child man soldier
 hot hotter hottest | nóng: meal drink water
 cold colder coldest | lạnh: drink water
@@ -360,7 +365,7 @@ SIZES = frozenset(("old", "new", "big", "small"))  # what may stand before a col
 FEELINGS = tuple(
     (en, vi)
     for en, vi in _rows("""
-tired | mệt
+tired | mệt mỏi
 sad | buồn
 happy | vui
 hungry | đói
@@ -376,14 +381,14 @@ worried | lo lắng
 TRANSITIVES = _verbs("""
 read reads read read reading | person | đọc: text | carefully slowly quickly quietly place
 write writes wrote written writing | person | viết: text song | carefully slowly quickly place passive
-buy buys bought bought buying | person | mua: text furniture thing picture garment hat jewel scarf car bike fruit snack flower house bread animal | place
-sell sells sold sold selling | person | bán: text furniture thing picture garment hat jewel scarf car bike fruit snack flower house bread animal |
+buy buys bought bought buying | person | mua: book newspaper dictionary furniture thing picture garment hat jewel scarf car bike fruit snack flower house bread animal | place
+sell sells sold sold selling | person | bán: book newspaper dictionary furniture thing picture garment hat jewel scarf car bike fruit snack flower house bread animal |
 like likes liked liked liking | person | thích: text picture garment hat car bike flower show song inside town animal bird fruit meal drink | state
 love loves loved loved loving | person | yêu: person town | state
 know knows knew known knowing | person | quen: person; biết: song poem story | state
 need needs needed needed needing | person | cần: thing furniture car bike dictionary map water | state
 remember remembers remembered remembered remembering | person | nhớ: person song poem story lesson | state
-see sees saw seen seeing | person animal | nhìn thấy: person animal bird thing flower tree car bike | state place
+see sees saw seen seeing | person animal bird | nhìn thấy: person animal bird thing flower tree car bike | state place
 help helps helped helped helping | person | giúp: person | place
 meet meets met met meeting | person | gặp: person | place
 visit visits visited visited visiting | person | thăm: person inside town school |
@@ -391,12 +396,12 @@ thank thanks thanked thanked thanking | person | cảm ơn: person |
 invite invites invited invited inviting | person | mời: person |
 teach teaches taught taught teaching | person | dạy: student child boy girl worker soldier | patiently place
 wait waits waited waited waiting for | person dog | đợi: person bus | patiently quietly place
-look looks looked looked looking for | person | tìm: person animal thing text hat jewel scarf | patiently carefully place
-find finds found found finding | person | tìm thấy: thing text picture animal hat jewel scarf bike | place
+look looks looked looked looking for | person | tìm: person animal thing book letter newspaper report hat jewel scarf | patiently carefully place
+find finds found found finding | person | tìm thấy: thing book letter newspaper report picture animal hat jewel scarf bike | place
 lose loses lost lost losing | person | làm mất: thing hat jewel scarf letter book picture bike | place
 keep keeps kept kept keeping | person | giữ: letter gift key map photograph ring book |
 use uses used used using | person | dùng: thing dictionary map |
-eat eats ate eaten eating | person monkey | ăn: fruit snack meal bread | quickly slowly quietly place
+eat eats ate eaten eating | person monkey bird | ăn: fruit snack meal bread | quickly slowly quietly place
 cook cooks cooked cooked cooking | person | nấu: meal |
 drink drinks drank drunk drinking | person | uống: drink water | quickly slowly place
 wear wears wore worn wearing | person | mặc: garment; đội: hat; đeo: jewel; quàng: scarf |
@@ -417,14 +422,14 @@ feed feeds fed fed feeding | person | cho … ăn: animal bird child | carefully
 follow follows followed followed following | person animal | đi theo: person animal |
 chase chases chased chased chasing | animal | đuổi: animal bird child boy |
 bite bites bit bitten biting | animal | cắn: person animal |
-carry carries carried carried carrying | person | mang: thing picture furniture fruit text |
+carry carries carried carried carrying | person | mang: thing picture furniture fruit book newspaper dictionary letter |
 answer answers answered answered answering | person | trả lời: question letter | carefully quickly patiently
 understand understands understood understood understanding | person | hiểu: text task person | state
 forget forgets forgot forgotten forgetting | person | quên: lesson song poem story | state
 """)
 
 INTRANSITIVES = _verbs("""
-sleep sleeps slept slept sleeping | person animal | ngủ | place quietly
+sleep sleeps slept slept sleeping | person animal bird | ngủ | place quietly
 run runs ran run running | person animal | chạy | place quickly slowly
 walk walks walked walked walking | person | đi bộ | place quickly slowly
 swim swims swam swum swimming | person duck elephant buffalo | bơi | quickly slowly
@@ -437,6 +442,7 @@ rest rests rested rested resting | person animal | nghỉ ngơi | place
 talk talks talked talked talking | person | nói chuyện | place
 shout shouts shouted shouted shouting | person | la hét | place
 smile smiles smiled smiled smiling | person | mỉm cười | happily quietly
+sing sings sang sung singing | bird | hót | place
 fly flies flew flown flying | bird | bay |
 sit sits sat sat sitting | person animal | ngồi | place
 stand stands stood stood standing | person animal | đứng | place
@@ -452,16 +458,15 @@ move moves moved moved moving | person | chuyển |
 
 # Handing something to someone: English `to` is `cho`.
 GIVINGS = _verbs("""
-give gives gave given giving | person | đưa: thing text picture jewel flower fruit |
-send sends sent sent sending | person | gửi: text picture gift flower |
+give gives gave given giving | person | đưa: thing book newspaper dictionary letter report picture jewel flower fruit |
+send sends sent sent sending | person | gửi: book newspaper letter report poem picture gift flower |
 sell sells sold sold selling | person | bán: thing furniture picture car bike fruit house animal garment |
-bring brings brought brought bringing | person | mang: thing picture fruit flower snack text |
+bring brings brought brought bringing | person | mang: thing picture fruit flower snack book newspaper dictionary letter |
 """)
 
 LEARN = _verbs("learn learns learned learned learning | person | học | place quickly patiently")[0]
 TEACH = _verbs("teach teaches taught taught teaching | person | dạy | place")[0]
 LIVE = _verbs("live lives lived lived living | person | sống | state")[0]
-BECOME = _verbs("become becomes became become becoming | person | trở thành |")[0]
 
 # Saying and thinking: base third past participle ing; English `that` is `rằng`.
 SAYINGS = _verbs("""
@@ -526,8 +531,7 @@ every/1 week/2 | mỗi/1 tuần/2
 
 # How: always after the verb and its object.
 MANNERS = dict(
-    (en, vi)
-    for en, vi in _rows("""
+    _rows("""
 carefully | một cách cẩn thận
 slowly | một cách chậm rãi
 quickly | một cách nhanh chóng
