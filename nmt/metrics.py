@@ -7,7 +7,21 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmt.errors import UserError
 
-METRICS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+
+class _FloatScores:
+    """Scores as Python floats: sacreBLEU 2.6 cannot average resamples where NumPy's stand beside a plain 0.0."""
+
+    def _compute_score_from_stats(self, stats: Any) -> Any:
+        result = super()._compute_score_from_stats(stats)  # type: ignore[misc]
+        result.score = float(result.score)
+        return result
+
+
+METRICS: dict[str, Any] = {
+    "bleu": type("BLEU", (_FloatScores, BLEU), {}),
+    "chrf": type("CHRF", (_FloatScores, CHRF), {}),
+    "ter": type("TER", (_FloatScores, TER), {}),
+}
 
 
 def score(
@@ -36,7 +50,11 @@ def score(
         raise UserError(f"{len(hypotheses)} hypotheses but {len(references)} references")
     if not references:
         raise UserError("nothing to score: 0 sentences")
-    settings = {"bleu": {"tokenize": tokenize, "lowercase": lowercase}, "chrf": {"lowercase": lowercase}}
+    # `force` only silences sacreBLEU's doubt whether text that ends in " ." is detokenised: it is as it was given.
+    settings: dict[str, dict[str, Any]] = {
+        "bleu": {"tokenize": tokenize, "lowercase": lowercase, "force": True},
+        "chrf": {"lowercase": lowercase},
+    }
     results = {}
     for name in names:
         metric = METRICS[name](**settings.get(name, {}))

@@ -112,6 +112,9 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
 
 def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Dataset]:
     """Those of `splits` that a configuration's `data` node describes."""
+    for key in config:
+        if OmegaConf.is_missing(config, key):
+            raise UserError(f"data.{key} is required: give data.{key}=VALUE")
     return instantiate(config.reader, splits=list(splits))
 
 
@@ -169,6 +172,7 @@ class Run:
 
         `num_best` > 1 puts the other hypotheses in `.others`, best first.
         """
+        _check_decoding(beam_size, num_best, length_alpha, max_length_ratio, max_length_extra)
         lines = list(lines)
         ids = self.tokenizer.encode_source(lines)
         results = [Translation(line, "") for line in lines]
@@ -178,7 +182,7 @@ class Run:
                 found = beam_search(
                     self.translator,
                     self._pad([ids[row] for row in rows]),
-                    beam_size=max(beam_size, num_best),
+                    beam_size=beam_size,
                     num_best=num_best,
                     length_alpha=length_alpha,
                     max_length_ratio=max_length_ratio,
@@ -268,6 +272,19 @@ class Run:
         return Translation(
             source, line, hypothesis.score, hypothesis.log_prob, source_words, target_words, weights
         )
+
+
+def _check_decoding(beam_size: Any, num_best: Any, alpha: Any, ratio: Any, extra: Any) -> None:
+    for key, value in (("decoding.beam_size", beam_size), ("num_best", num_best)):
+        if not isinstance(value, int) or value < 1:
+            raise UserError(f"{key}={value}: give a whole number of at least 1")
+    if num_best > beam_size:
+        raise UserError(
+            f"num_best={num_best} needs decoding.beam_size of at least {num_best}, not {beam_size}"
+        )
+    for key, value in (("length_alpha", alpha), ("max_length_ratio", ratio), ("max_length_extra", extra)):
+        if not isinstance(value, int | float) or value < 0:
+            raise UserError(f"decoding.{key}={value}: give a number of at least 0")
 
 
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:

@@ -204,7 +204,7 @@ TRAIN_REFUSALS = {
         ["query_size == key_size", "32", "24"],
     ),
     "ties without a joint vocabulary": (
-        ["data.tokenizer.joint=false", "model.tie_source=true"],
+        ["data.tokenizer.joint=false", "data.tokenizer.vocab_size=200", "model.tie_source=true"],
         ["model.tie_source=true", "joint"],
     ),
     "input feeding without attention": (["attention=none", "wiring.input_feeding=true"], ["attention=none"]),

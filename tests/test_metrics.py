@@ -52,3 +52,10 @@ def test_unequal_counts_and_nothing_are_refused():
         metrics.score(["a", "b"], ["a"])
     with pytest.raises(UserError, match="0 sentences"):
         metrics.score([], [])
+
+
+def test_resamples_without_any_match_still_give_an_interval():
+    hypotheses, references = ["x y", *["a b c d e"] * 2], ["f g", *["a b c d e"] * 2]
+    for lines in (hypotheses, ["x"] * 3, [*["x"] * 9, "a b c d"]):
+        scores = metrics.score(lines, [*references, *["a b c d e"] * 7][: len(lines)], num_bootstrap=200)
+        assert all(0 <= result["ci"] <= 100 for result in scores.values())
