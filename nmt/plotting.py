@@ -159,5 +159,7 @@ def _missing_glyphs_logged() -> Iterator[None]:
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if new := sorted(missing - _reported):
-        log.warning("no font here has %s: install one that does, such as Noto Sans CJK", " ".join(new[:10]))
+        log.warning(
+            "no font here has %s: install a font that does, such as Noto Sans CJK", " ".join(new[:10])
+        )
         _reported.update(new)

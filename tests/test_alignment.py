@@ -1,9 +1,11 @@
 """Alignments and their error against hand-worked cases and plain loops."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from nmt import alignment
 from nmt.errors import UserError
@@ -100,3 +102,109 @@ def test_statistics_are_means_over_pieces():
     assert found["entropy"] == pytest.approx(math.log(2) / 3)
     assert found["concentration"] == pytest.approx(2.5 / 3)
     assert found["coverage"] == pytest.approx(4 / 6)
+    assert found["diagonality"] == pytest.approx(1 / 2)  # the second has one row, which does not move
+    with pytest.raises(ValueError, match="0 sentences"):
+        alignment.statistics([])
+
+
+def test_alignment_error_equals_the_published_formula_in_loops():
+    rng = np.random.default_rng(3)
+    grid = [(i, j) for i in range(4) for j in range(3)]
+
+    def some(share):
+        return {link for link in grid if rng.random() < share}
+
+    sures = [some(0.3) for _ in range(25)]
+    possibles = [sure | some(0.3) for sure in sures]
+    found = [some(0.4) for _ in range(25)]
+    a = s = a_and_s = a_and_p = 0
+    for k in range(25):
+        for link in grid:
+            a += link in found[k]
+            s += link in sures[k]
+            a_and_s += link in found[k] and link in sures[k]
+            a_and_p += link in found[k] and link in possibles[k]
+    expected = (1 - (a_and_s + a_and_p) / (a + s), a_and_p / a, a_and_s / s)
+    assert alignment.score_alignments(found, sures, possibles) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_file_of_links_is_read_line_by_line(tmp_path):
+    path = tmp_path / "gold.talp"
+    path.write_text("0-0 1p2\n\n2-1\n", "utf-8")
+    sure, possible = {(0, 0)}, {(0, 0), (1, 2)}
+    assert alignment.read_alignments(path) == [(sure, possible), (set(), set()), ({(2, 1)}, {(2, 1)})]
+    path.write_text("0-0\n0-x\n", "utf-8")
+    with pytest.raises(UserError, match=r"gold\.talp:2: '0-x' is no link"):
+        alignment.read_alignments(path)
+    with pytest.raises(UserError, match=r"none\.talp: cannot be read: No such file"):
+        alignment.read_alignments(tmp_path / "none.talp")
+    path.write_bytes(b"\xff")
+    with pytest.raises(UserError, match=r"gold\.talp: cannot be read"):
+        alignment.read_alignments(path)
+
+
+def test_a_reading_gives_each_piece_its_own_row_or_the_next():
+    weights = np.eye(3, 5)  # two pieces and the end of sentence
+    np.testing.assert_array_equal(alignment.shift_reading(weights, "emitted"), weights[[0, 1]])
+    np.testing.assert_array_equal(alignment.shift_reading(weights, "fed"), weights[[1, 2]])
+    with pytest.raises(ValueError, match="emitted or fed"):
+        alignment.shift_reading(weights, "other")
+
+
+def test_links_by_threshold_and_by_mutual_choice():
+    weights = [[0.6, 0.4, 0.0], [0.7, 0.0, 0.3], [0.0, 0.0, 0.0]]
+    assert alignment.links_from_weights(weights) == {(0, 0), (0, 1)}
+    assert alignment.links_from_weights(weights, "mutual") == {(0, 1)}
+    assert alignment.links_from_weights(weights, "threshold", threshold=0.4) == {(0, 0), (1, 0), (0, 1)}
+    assert alignment.links_from_weights(weights, "threshold", threshold=0) == {(0, 0), (1, 0), (0, 1), (2, 1)}
+    with pytest.raises(ValueError, match="argmax, mutual or threshold"):
+        alignment.links_from_weights(weights, "other")
+
+
+def test_diagonality_is_the_correlation_of_positions():
+    assert alignment.diagonality(np.eye(6)) == pytest.approx(1)
+    assert alignment.diagonality(np.eye(6)[::-1]) == pytest.approx(-1)
+    assert alignment.diagonality(np.full((5, 7), 1 / 7)) == 0
+    assert alignment.diagonality([[1.0]]) == 0
+
+
+def test_source_positions_without_weight_do_not_matter():
+    weights = np.random.default_rng(4).dirichlet(np.ones(5), size=6)
+    padded = np.pad(weights, ((0, 0), (0, 3)))
+    for statistic in (alignment.entropy, alignment.concentration, alignment.diagonality):
+        np.testing.assert_allclose(statistic(padded), statistic(weights), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("tensor", [torch.eye(2, dtype=torch.bfloat16), torch.eye(2, requires_grad=True)])
+def test_tensors_of_any_precision_and_in_a_graph_are_accepted(tensor):
+    assert alignment.links_from_weights(tensor) == {(0, 0), (1, 1)}
+    assert alignment.entropy(tensor) == pytest.approx([0, 0])
+    words = alignment.words_from_pieces(tensor, [0, 1], [0, 1], num_tgt_words=2, num_src_words=2)
+    np.testing.assert_array_equal(words, np.eye(2))
+
+
+def test_weights_that_do_not_fit_the_pieces_are_refused():
+    with pytest.raises(ValueError, match=r"\(3, 3\) but there are 2 target and 3 source pieces"):
+        alignment.words_from_pieces(np.eye(3), [0, 1], [0, 1, 2], num_tgt_words=2, num_src_words=3)
+
+
+REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize(
+    ("name", "languages", "count"),
+    [("alignments/hansards_trial", ("en", "fr"), 37), ("alignments/alibi", ("fr", "en"), 522)]
+    + [(f"bible_grc_en/{split}", ("grc", "en"), n) for split, n in (("val", 162), ("test", 300))],
+)
+def test_published_alignments_are_read_whole_and_are_perfect_for_themselves(name, languages, count):
+    path = REAL / f"{name}.talp"
+    if not path.is_file():
+        pytest.skip(f"no {name} beside the project")
+    pairs = alignment.read_alignments(path)
+    assert len(pairs) == count
+    sides = [Path(f"{path.with_suffix('')}.{lang}").read_text("utf-8").split("\n") for lang in languages]
+    for (_, possible), first, second in zip(pairs, *sides, strict=False):
+        assert all(i < len(first.split()) and j < len(second.split()) for i, j in possible)
+    sures, possibles = zip(*pairs, strict=True)
+    assert alignment.score_alignments(sures, sures, possibles).aer == 0

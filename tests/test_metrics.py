@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from sacrebleu.metrics import BLEU
 
 from nmt import metrics
 from nmt.errors import UserError
@@ -59,3 +60,19 @@ def test_resamples_without_any_match_still_give_an_interval():
     for lines in (hypotheses, ["x"] * 3, [*["x"] * 9, "a b c d"]):
         scores = metrics.score(lines, [*references, *["a b c d e"] * 7][: len(lines)], num_bootstrap=200)
         assert all(0 <= result["ci"] <= 100 for result in scores.values())
+
+
+def test_lowercase_and_tokenisation_equal_sacrebleus(corpus):
+    hypotheses, references = corpus
+    settings = {"lowercase": True, "tokenize": "intl"}
+    [ours] = metrics.score(hypotheses, references, names=["bleu"], num_bootstrap=0, **settings).values()
+    theirs = BLEU(**settings)
+    assert ours["score"] == pytest.approx(theirs.corpus_score(hypotheses, [references]).score)
+    assert ours["signature"] == str(theirs.get_signature())
+
+
+def test_a_metric_or_tokenisation_that_is_none_is_refused():
+    with pytest.raises(UserError, match="no metric 'bleux': choose from bleu, chrf, ter"):
+        metrics.score(["a"], ["a"], names=["bleux"])
+    with pytest.raises(UserError, match="no tokenisation '14a'"):
+        metrics.score(["a"], ["a"], tokenize="14a")

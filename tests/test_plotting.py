@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -68,11 +69,48 @@ def test_png_is_whole(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_character_without_a_glyph_is_one_message(caplog):
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (["MMMMMMMMMM"], ["WWWWWWWWWWWW"]),
+        (["a", "a", "Donaudampfschifffahrtsgesellschaft"], ["x"]),
+        (["ướt", "$x$"] * 40, ["nghiêngnghiêng"] * 90),
+    ],
+)
+def test_no_label_is_cut_off(source, target):
+    figure = plotting.heatmap(
+        weights(len(target), len(source)), source, target, title="longer than the grid is wide", gold={(0, 0)}
+    )
+    pixels = plotting.to_array(figure)
+    for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+        assert edge.min() == 255
+
+
+@pytest.mark.parametrize("size", [(0, 0), (0, 3), (2, 0)])
+def test_a_sentence_without_words_is_an_empty_picture(size):
+    assert plotting.to_array(plotting.heatmap(np.zeros(size), ["s"] * size[1], ["t"] * size[0])).size
+
+
+def test_a_picture_says_what_its_outlines_are():
+    def headings(**settings):
+        return [text.get_text() for text in plotting.heatmap([[1.0]], ["a"], ["b"], **settings).texts]
+
+    assert headings() == []
+    assert headings(title="x $y$", gold={(0, 0)}) == ["x $y$ · outlined: gold links"]
+
+
+def test_a_character_without_a_glyph_is_one_message_however_often_it_is_drawn(caplog, monkeypatch):
+    monkeypatch.setattr(plotting, "_reported", set())
     with caplog.at_level(logging.WARNING):
-        plotting.to_array(plotting.heatmap([[1.0]], ["\U0010fffd"], ["a"]))
+        for _ in range(2):
+            plotting.to_array(plotting.heatmap([[1.0]], ["\U0010fffd"], ["a"]))
     assert len(caplog.records) == 1
     assert "install a font" in caplog.text
+
+
+def test_other_warnings_are_not_swallowed():
+    with pytest.warns(UserWarning, match="something else"), plotting._missing_glyphs_logged():
+        warnings.warn("something else", stacklevel=1)
 
 
 def test_pyplot_is_not_imported():

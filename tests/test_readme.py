@@ -1,0 +1,35 @@
+"""The README's commands: every line composes as written, every file that it names exists."""
+
+import re
+import shlex
+from pathlib import Path
+
+import hydra
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "README.md").read_text("utf-8")
+COMMANDS = sorted(set(re.findall(r"^ {4}(?:.*\| )?(?:\.venv/bin/)?python scripts/(\w+)\.py(.*)$", TEXT, re.M)))
+
+
+def test_there_are_commands_of_every_script():
+    assert {script for script, _ in COMMANDS} == {path.stem for path in (ROOT / "scripts").glob("*.py")}
+
+
+@pytest.mark.parametrize(("script", "arguments"), COMMANDS)
+def test_every_command_composes(script, arguments):
+    words = [word.strip("[]") for word in shlex.split(arguments.split("#")[0])]
+    if "-m" in words:
+        words = [word.split(",")[0] for word in words if word != "-m"]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        hydra.compose(script, overrides=[word for word in words if not word.startswith("--")])
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"^make (\w+)|`make (\w+)`| {4}make (\w+)", TEXT))))
+def test_every_make_target_exists(target):
+    assert re.search(rf"^{''.join(target)}:", (ROOT / "Makefile").read_text(), re.M)
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:nmt|scripts|configs|data)/[\w/.]*)`", TEXT))))
+def test_every_path_exists(path):
+    assert (ROOT / path).exists()
