@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text("utf-8")
-COMMANDS = sorted(set(re.findall(r"^ {4}(?:.*\| )?(?:\.venv/bin/)?python scripts/(\w+)\.py(.*)$", TEXT, re.M)))
+COMMANDS = sorted(
+    set(re.findall(r"^ {4}(?:.*\| )?(?:\.venv/bin/)?python scripts/(\w+)\.py(.*)$", TEXT, re.M))
+)
 
 
 def test_there_are_commands_of_every_script():
