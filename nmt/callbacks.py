@@ -2,6 +2,8 @@
 
 import logging
 import os
+import signal
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -168,7 +170,39 @@ def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -
 
 
 class SaveOnInterrupt(Callback):
-    """Ctrl-C (or a termination that raises KeyboardInterrupt) saves `last.ckpt` before the run ends."""
+    """Ctrl-C ends the run after the batch at hand and saves `last.ckpt`; a second one ends it at once.
+
+    The signal only leaves a note, which is read between batches: an interrupt in the middle of a step could be
+    lost inside a library, and would save weights from the middle of an update.
+    """
+
+    def __init__(self) -> None:
+        self._interrupted = False
+        self._previous: Any = None
+
+    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._note)
+
+    def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+            self._previous = None
+
+    def _note(self, signal_number: int, frame: Any) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
+        self._stop_if_interrupted()
+
+    def on_validation_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
+        self._stop_if_interrupted()
+
+    def _stop_if_interrupted(self) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
 
     def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
         if not isinstance(exception, KeyboardInterrupt):

@@ -112,7 +112,7 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
 
 def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Dataset]:
     """Those of `splits` that a configuration's `data` node describes."""
-    for key in config:
+    for key in map(str, config):
         if OmegaConf.is_missing(config, key):
             raise UserError(f"data.{key} is required: give data.{key}=VALUE")
     return instantiate(config.reader, splits=list(splits))
