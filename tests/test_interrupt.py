@@ -19,12 +19,15 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}
         )
-        deadline = time.monotonic() + 120
-        while not (directory / "checkpoints" / "best.ckpt").exists() and time.monotonic() < deadline:
-            time.sleep(0.2)
-        (directory / "checkpoints" / "last.ckpt").unlink(missing_ok=True)
-        process.send_signal(signal.SIGINT)
-        status = process.wait(timeout=60)
+        try:
+            deadline = time.monotonic() + 120
+            while not (directory / "checkpoints" / "best.ckpt").exists() and time.monotonic() < deadline:
+                time.sleep(0.2)
+            (directory / "checkpoints" / "last.ckpt").unlink(missing_ok=True)
+            process.send_signal(signal.SIGINT)
+            status = process.wait(timeout=60)
+        finally:
+            process.kill()
     assert status != 0
     text = (tmp_path / "log").read_text()
     assert "saved" in text, text
