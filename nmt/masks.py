@@ -1,6 +1,7 @@
-"""Masks and the softmax over them. One polarity everywhere: True is a real token."""
+"""Masks, and softmax and its sparse relatives under them. One polarity everywhere: True is a real token."""
 
 import torch
+from entmax import entmax15, sparsemax
 from torch import Tensor
 
 
@@ -21,6 +22,21 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     `scores` and must hold at least one real position a row (collation sees to it): a row without any is NaN.
     """
     return scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)
+
+
+def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
+    """The point of the simplex nearest to the real scores (Martins & Astudillo 2016): most weights exactly 0.
+
+    `w = argmin_{p in simplex} |p - e|^2`. Arguments as for `masked_softmax`.
+    """
+    return sparsemax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+
+
+def masked_entmax15(scores: Tensor, mask: Tensor) -> Tensor:
+    """1.5-entmax, halfway between softmax and sparsemax (Peters et al. 2019): `w_j = max(0, e_j / 2 - tau)^2`,
+    with tau such that the weights sum to one. Arguments as for `masked_softmax`.
+    """
+    return entmax15(scores.masked_fill(~mask, float("-inf")), dim=-1)
 
 
 def reverse_within_length(x: Tensor, lengths: Tensor) -> Tensor:

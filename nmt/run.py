@@ -36,7 +36,7 @@ from nmt.models.base import Translator
 
 log = logging.getLogger(__name__)
 
-ALLOWED_TARGETS = ("nmt.models.", "nmt.attention.", "nmt.data.corpus.read_")
+ALLOWED_TARGETS = ("nmt.models.", "nmt.attention.", "nmt.data.corpus.read_", "nmt.masks.masked_")
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,21 @@ import torch
 from nmt.attention import (
     AdditiveAttention,
     ConcatAttention,
+    CoverageAttention,
     DotAttention,
     GeneralAttention,
+    LocationAttention,
+    MonotonicLocalAttention,
+    MultiHeadAttention,
+    NormedAdditiveAttention,
+    PredictiveLocalAttention,
+    ScaledDotAttention,
+    ScaledGeneralAttention,
+    additive,
     additive_score,
+    chunked_additive_score,
 )
+from nmt.masks import masked_entmax15, masked_softmax, masked_sparsemax
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 B, T, S, Q, M, A = 3, 4, 5, 6, 7, 8  # all different: a transposed size cannot pass
@@ -53,11 +64,32 @@ def luong_concat(attention, q, h):
     return sum(v * np.tanh(W[a] @ both) for a, v in enumerate(array(attention.v)))
 
 
+def normed_bahdanau(attention, q, h):
+    """g v^T/|v| tanh(W q + U h + b)."""
+    W, U = weight(attention.query_projection), weight(attention.key_projection)
+    v = array(attention.v) / np.sqrt(sum(x * x for x in array(attention.v)))
+    return array(attention.g) * np.sum(v * np.tanh(W @ q + U @ h + array(attention.b)))
+
+
+def scaled_luong(attention, q, h):
+    """g q^T W h."""
+    return array(attention.g) * luong_general(attention, q, h)
+
+
+def scaled_dot(attention, q, h):
+    """q^T h / sqrt(d)."""
+    return luong_dot(attention, q, h) / np.sqrt(len(q))
+
+
+PLAIN = {"temperature": 1.0, "normalizer": masked_softmax}
 MECHANISMS = {
-    "bahdanau": (partial(AdditiveAttention, size=A), M, bahdanau_a12),
-    "luong_dot": (DotAttention, Q, luong_dot),
-    "luong_general": (GeneralAttention, M, luong_general),
-    "luong_concat": (partial(ConcatAttention, size=A), M, luong_concat),
+    "bahdanau": (partial(AdditiveAttention, **PLAIN, size=A), M, bahdanau_a12),
+    "luong_dot": (partial(DotAttention, **PLAIN), Q, luong_dot),
+    "luong_general": (partial(GeneralAttention, **PLAIN), M, luong_general),
+    "luong_concat": (partial(ConcatAttention, **PLAIN, size=A), M, luong_concat),
+    "normed_bahdanau": (partial(NormedAdditiveAttention, **PLAIN, size=A), M, normed_bahdanau),
+    "scaled_luong": (partial(ScaledGeneralAttention, **PLAIN), M, scaled_luong),
+    "scaled_dot": (partial(ScaledDotAttention, **PLAIN), Q, scaled_dot),
 }
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
@@ -75,10 +107,21 @@ def build(name: str):
     """A mechanism in float64, queries [B, T, Q], states [B, S, M], a mask of LENGTHS, and its equation."""
     make, key_size, equation = MECHANISMS[name]
     attention = make(query_size=Q, key_size=key_size).double()
+    with torch.no_grad():
+        for parameter in attention.parameters():
+            parameter.normal_(std=0.6)  # also those that start at a constant
     query = torch.randn(B, T, Q, dtype=torch.float64)
     states = torch.randn(B, S, key_size, dtype=torch.float64)
     mask = torch.tensor([[j < length for j in range(S)] for length in LENGTHS])
     return attention, query, states, mask, partial(equation, attention)
+
+
+def attend(attention, query, states, mask, values=None, start=0, past=None):
+    """Attention to `states` at target positions from `start`, from the beginning of its memory."""
+    positions = torch.arange(start, start + query.size(1)).expand(query.shape[:2])
+    values = states if values is None else values
+    keys = attention.project_keys(states)
+    return attention(query, keys, values, mask, positions=positions, past=past)
 
 
 def assert_score_is_its_equation(name: str) -> None:
@@ -101,6 +144,22 @@ def test_luong_general_is_equation_8():
 
 def test_luong_concat_is_equation_8():
     assert_score_is_its_equation("luong_concat")
+
+
+def test_normed_bahdanau_is_its_equation_and_starts_as_in_tensorflow():
+    assert_score_is_its_equation("normed_bahdanau")
+    fresh = MECHANISMS["normed_bahdanau"][0](query_size=Q, key_size=M)
+    assert fresh.g.item() == pytest.approx(np.sqrt(1 / A))
+    assert not fresh.b.any()
+
+
+def test_scaled_luong_is_its_equation_and_starts_as_general():
+    assert_score_is_its_equation("scaled_luong")
+    assert MECHANISMS["scaled_luong"][0](query_size=Q, key_size=M).g.item() == 1
+
+
+def test_scaled_dot_is_equation_1_of_vaswani():
+    assert_score_is_its_equation("scaled_dot")
 
 
 def test_concat_equals_additive_with_w_and_u_side_by_side():
@@ -128,7 +187,8 @@ def test_additive_score_is_a_loop():
 def test_attention_is_a_softmax_over_real_states_and_their_average(name):
     attention, query, states, mask, equation = build(name)
     values = torch.randn(B, S, 9, dtype=torch.float64)  # what is averaged need not be what is scored
-    context, weights = attention(query, attention.project_keys(states), values, mask)
+    context, weights, heads, past = attend(attention, query, states, mask, values)
+    assert heads is past is None
     for b, length in enumerate(LENGTHS):
         for t in range(T):
             exps = [np.exp(equation(array(query)[b, t], array(states)[b, j])) for j in range(length)]
@@ -141,7 +201,7 @@ def test_attention_is_a_softmax_over_real_states_and_their_average(name):
 @every_mechanism
 def test_weights_sum_to_one_and_padding_weighs_exactly_nothing(name):
     attention, query, states, mask, _ = build(name)
-    _, weights = attention(query, attention.project_keys(states), states, mask)
+    weights = attend(attention, query, states, mask).weights
     assert weights.shape == (B, T, S)
     torch.testing.assert_close(weights.sum(-1), torch.ones(B, T, dtype=torch.float64), **EXACT)
     assert not weights.masked_select(~mask.unsqueeze(1)).any()
@@ -151,8 +211,8 @@ def test_weights_sum_to_one_and_padding_weighs_exactly_nothing(name):
 def test_rewriting_the_padded_states_changes_nothing(name):
     attention, query, states, mask, _ = build(name)
     rewritten = torch.where(mask.unsqueeze(-1), states, torch.full_like(states, 1e3))
-    before = attention(query, attention.project_keys(states), states, mask)
-    after = attention(query, attention.project_keys(rewritten), rewritten, mask)
+    before = attend(attention, query, states, mask)
+    after = attend(attention, query, rewritten, mask)
     torch.testing.assert_close(tuple(after), tuple(before), **EXACT)
 
 
@@ -165,19 +225,18 @@ def test_many_queries_at_once_equal_one_at_a_time(name):
         torch.cat([attention.score(query[:, t : t + 1], keys) for t in range(T)], dim=1),
         **EXACT,
     )
-    contexts = [attention(query[:, t : t + 1], keys, states, mask).context for t in range(T)]
+    contexts = [attend(attention, query[:, t : t + 1], states, mask, start=t).context for t in range(T)]
     torch.testing.assert_close(
-        attention(query, keys, states, mask).context, torch.cat(contexts, dim=1), **EXACT
+        attend(attention, query, states, mask).context, torch.cat(contexts, dim=1), **EXACT
     )
 
 
 @every_mechanism
 def test_attention_remembers_nothing_between_calls(name):
     attention, query, states, mask, _ = build(name)
-    before = attention(query, attention.project_keys(states), states, mask)
-    other = torch.randn_like(states)
-    attention(query[:1], attention.project_keys(other)[:1], other[:1], mask[:1])
-    after = attention(query, attention.project_keys(states), states, mask)
+    before = attend(attention, query, states, mask)
+    attend(attention, query[:1], torch.randn_like(states)[:1], mask[:1])
+    after = attend(attention, query, states, mask)
     torch.testing.assert_close(tuple(after), tuple(before), rtol=0, atol=0)
 
 
@@ -187,14 +246,241 @@ def test_gradients_are_finite_differences(name):
     query, states = query[:2, :2].clone().requires_grad_(), states[:2].clone().requires_grad_()
 
     def run(query, states, *parameters):  # gradcheck moves the parameters in place
-        return tuple(attention(query, attention.project_keys(states), states, mask[:2]))
+        return tuple(attend(attention, query, states, mask[:2]))[:2]
 
     assert torch.autograd.gradcheck(run, (query, states, *attention.parameters()))
 
 
+# --- the additive score in chunks -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", [1, 2 * B * S * A, 10**6])
+def test_chunked_additive_score_equals_the_plain_one_gradients_included(chunk, monkeypatch):
+    monkeypatch.setattr(additive, "CHUNK", chunk)
+    arguments = [torch.randn(size, dtype=torch.float64) for size in ((B, T, A), (B, S, A), (A,))]
+    probe = torch.randn(B, T, S, dtype=torch.float64)
+    results = []
+    for function in (additive_score, chunked_additive_score):
+        leaves = [argument.clone().requires_grad_() for argument in arguments]
+        scores = function(*leaves)
+        results.append((scores, *torch.autograd.grad(scores, leaves, probe)))
+    torch.testing.assert_close(results[0], results[1], **EXACT)
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "luong_concat", "normed_bahdanau"])
+def test_a_mechanism_gives_the_same_scores_in_chunks(name, monkeypatch):
+    attention, query, states, _, _ = build(name)
+    keys = attention.project_keys(states)
+    whole = attention.score(query, keys)
+    monkeypatch.setattr(additive, "WHOLE", 0)
+    monkeypatch.setattr(additive, "CHUNK", 1)
+    torch.testing.assert_close(attention.score(query, keys), whole, **EXACT)
+
+
+def test_what_chunks_keep_for_the_gradient_does_not_hold_the_hidden_layer():
+    query, keys = torch.randn(1, 64, 32, requires_grad=True), torch.randn(1, 64, 32, requires_grad=True)
+    v = torch.randn(32, requires_grad=True)
+    kept: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: (kept.append(x.numel()), x)[1], lambda x: x):
+        chunked_additive_score(query, keys, v)
+    assert max(kept) == 64 * 32
+
+
+# --- mechanisms that look at positions, at several subspaces, at the past -----------------------------------
+
+
+def softmax(scores):
+    exps = np.exp(np.array(scores) - max(scores))
+    return exps / exps.sum()
+
+
+def randomised(attention):
+    attention = attention.double()
+    with torch.no_grad():
+        for parameter in attention.parameters():
+            parameter.normal_(std=0.6)
+    return attention
+
+
+def inputs(key_size=M):
+    mask = torch.tensor([[j < length for j in range(S)] for length in LENGTHS])
+    return (
+        torch.randn(B, T, Q, dtype=torch.float64),
+        torch.randn(B, S, key_size, dtype=torch.float64),
+        mask,
+    )
+
+
+@pytest.mark.parametrize("max_positions", [3, 9])
+def test_location_is_equation_6(max_positions):
+    """softmax(W q_t): a row of W for each position, and nothing for positions that W does not know."""
+    make = partial(LocationAttention, **PLAIN, max_positions=max_positions)
+    attention = randomised(make(query_size=Q, key_size=M))
+    query, states, mask = inputs()
+    weights = array(attend(attention, query, states, mask).weights)
+    W = weight(attention.projection)
+    for b, length in enumerate(LENGTHS):
+        known = min(length, max_positions)
+        for t in range(T):
+            expected = softmax([W[j] @ array(query)[b, t] for j in range(known)])
+            np.testing.assert_allclose(weights[b, t], [*expected] + [0.0] * (S - known), **EXACT)
+
+
+@pytest.mark.parametrize("score", ["luong_general", "bahdanau", "scaled_luong"])
+@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize("predictive", [False, True])
+def test_local_attention_is_equations_9_and_10(score, window, predictive):
+    make, _, equation = MECHANISMS[score]
+    kind = PredictiveLocalAttention if predictive else MonotonicLocalAttention
+    attention = randomised(kind(query_size=Q, key_size=M, content=make, window=window))
+    query, states, mask = inputs()
+    context, weights, *_ = attend(attention, query, states, mask, start=1)
+    for b, length in enumerate(LENGTHS):
+        for t in range(T):
+            q = array(query)[b, t]
+            if predictive:  # p_t = S sigmoid(v^T tanh(W q))
+                hidden = np.tanh(weight(attention.position_projection) @ q)
+                centre = length / (1 + np.exp(-weight(attention.position_score)[0] @ hidden))
+            else:  # p_t = t, no further than the last word
+                centre = min(t + 1, length - 1)
+            inside = [j for j in range(length) if abs(j - centre) <= window]
+            aligned = softmax([equation(attention.content, q, array(states)[b, j]) for j in inside])
+            expected = np.zeros(S)
+            for j, a in zip(inside, aligned, strict=True):
+                gaussian = np.exp(-((j - centre) ** 2) / (2 * (window / 2) ** 2)) if predictive else 1.0
+                expected[j] = a * gaussian
+            np.testing.assert_allclose(array(weights)[b, t], expected, **EXACT)
+            np.testing.assert_allclose(array(context)[b, t], expected @ array(states)[b], **EXACT)
+
+
+def test_the_predicted_centre_learns():
+    """The window is hard, but the Gaussian carries the gradient to W_p and v_p."""
+    attention = randomised(
+        PredictiveLocalAttention(query_size=Q, key_size=M, content=MECHANISMS["luong_general"][0], window=2)
+    )
+    attend(attention, *inputs()).context.square().sum().backward()
+    assert attention.position_projection.weight.grad.any()
+    assert attention.position_score.weight.grad.any()
+
+
+@pytest.mark.parametrize("num_heads", [1, 2, 3])
+@pytest.mark.parametrize("score", ["scaled_dot", "bahdanau"])
+def test_multi_head_is_a_loop_over_heads(num_heads, score):
+    """W_o [c_1; …; c_K], each head over its own rows of the projections."""
+    make, _, equation = MECHANISMS[score]
+    attention = randomised(MultiHeadAttention(query_size=Q, key_size=M, content=make, num_heads=num_heads))
+    query, states, mask = inputs()
+    context, weights, heads, _ = attend(attention, query, states, mask)
+    W_q, W_k = weight(attention.query_projection), weight(attention.key_projection)
+    W_v, W_o = weight(attention.value_projection), weight(attention.output_projection)
+    d = Q // num_heads
+    for b, length in enumerate(LENGTHS):
+        for t in range(T):
+            contexts = []
+            for k in range(num_heads):
+                rows = slice(k * d, (k + 1) * d)
+                q = W_q[rows] @ array(query)[b, t]
+                h = [array(states)[b, j] for j in range(length)]
+                a = softmax([equation(attention.content, q, W_k[rows] @ x) for x in h])
+                contexts.append(sum(w * (W_v[rows] @ x) for w, x in zip(a, h, strict=True)))
+                np.testing.assert_allclose(array(heads)[b, k, t, :length], a, **EXACT)
+            np.testing.assert_allclose(array(context)[b, t], W_o @ np.concatenate(contexts), **EXACT)
+    torch.testing.assert_close(heads.mean(dim=1), weights, **EXACT)
+    assert not heads.masked_select(~mask[:, None, None]).any()
+
+
+@pytest.mark.parametrize("max_fertility", [None, 2.0])
+def test_coverage_is_tus_accumulated_and_linguistic_form(max_fertility):
+    """e_tj = v^T tanh(W q + U h + z C), C_tj = C_{t-1,j} + a_tj / (N sigmoid(u^T h_j)), or + a_tj."""
+    attention = randomised(
+        CoverageAttention(**PLAIN, query_size=Q, key_size=M, size=A, max_fertility=max_fertility)
+    )
+    query, states, mask = inputs()
+    past = attention.init_past(mask).double().unsqueeze(1)  # one query a sentence
+    W, U = weight(attention.query_projection), weight(attention.key_projection)
+    z, v = array(attention.coverage_projection), array(attention.v)
+    coverage = np.zeros((B, S))
+    for t in range(T):
+        step = attend(attention, query[:, t : t + 1], states, mask, start=t, past=past)
+        past = step.past
+        for b, length in enumerate(LENGTHS):
+            h = array(states)[b]
+            q = array(query)[b, t]
+            a = softmax([v @ np.tanh(W @ q + U @ h[j] + z * coverage[b, j]) for j in range(length)])
+            np.testing.assert_allclose(array(step.weights)[b, 0], [*a] + [0.0] * (S - length), **EXACT)
+            for j in range(length):
+                fertility = 1.0
+                if max_fertility is not None:
+                    u = weight(attention.fertility_projection)[0]
+                    fertility = max_fertility / (1 + np.exp(-u @ h[j]))
+                coverage[b, j] += a[j] / fertility
+            np.testing.assert_allclose(array(past)[b, 0, :length], coverage[b, :length], **EXACT)
+
+
+# --- temperature and normalisers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
+def test_temperature_divides_the_scores(temperature):
+    plain, query, states, mask, _ = build("bahdanau")
+    make = partial(AdditiveAttention, temperature=temperature, normalizer=masked_softmax, size=A)
+    warm = make(query_size=Q, key_size=M).double()
+    warm.load_state_dict(plain.state_dict())
+    scores = plain.score(query, plain.project_keys(states)) / temperature
+    expected = masked_softmax(scores, mask.unsqueeze(1))
+    torch.testing.assert_close(attend(warm, query, states, mask).weights, expected, **EXACT)
+
+
+@pytest.mark.parametrize("normalizer", [masked_sparsemax, masked_entmax15])
+def test_a_sparse_normaliser_takes_the_place_of_softmax(normalizer):
+    make = partial(GeneralAttention, temperature=0.2, normalizer=normalizer)
+    attention = randomised(make(query_size=Q, key_size=M))
+    query, states, mask = inputs()
+    weights = attend(attention, query, states, mask).weights
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, T, dtype=torch.float64), **EXACT)
+    assert (weights[0] == 0).any(), "some real position should weigh nothing"
+    assert not weights.masked_select(~mask.unsqueeze(1)).any()
+
+
+# --- refusals ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0])
+def test_temperature_must_be_positive(temperature):
+    with pytest.raises(ValueError, match=rf"temperature must be above 0, got {temperature}"):
+        GeneralAttention(query_size=Q, key_size=M, temperature=temperature, normalizer=masked_softmax)
+
+
+def test_heads_must_divide_the_query():
+    with pytest.raises(ValueError, match=rf"must divide the query size {Q}, got 4"):
+        MultiHeadAttention(query_size=Q, key_size=M, content=MECHANISMS["scaled_dot"][0], num_heads=4)
+
+
+def test_a_window_has_a_position_either_side():
+    with pytest.raises(ValueError, match=r"window must be at least 1, got 0"):
+        MonotonicLocalAttention(query_size=Q, key_size=M, content=MECHANISMS["luong_general"][0], window=0)
+
+
+def test_what_remembers_or_looks_at_positions_is_no_content_score():
+    coverage = partial(CoverageAttention, **PLAIN, size=A, max_fertility=None)
+    location = partial(LocationAttention, **PLAIN, max_positions=4)
+    for content in (coverage, location):
+        with pytest.raises(
+            ValueError, match=r"builds on a content score .* not (Coverage|Location)Attention"
+        ):
+            PredictiveLocalAttention(query_size=Q, key_size=M, content=content, window=2)
+        with pytest.raises(ValueError, match=r"builds on a content score"):
+            MultiHeadAttention(query_size=Q, key_size=M, content=content, num_heads=1)
+
+
+def test_fertility_must_be_positive():
+    with pytest.raises(ValueError, match=r"max_fertility must be above 0, got 0"):
+        CoverageAttention(**PLAIN, query_size=Q, key_size=M, size=A, max_fertility=0)
+
+
 def test_dot_refuses_unequal_sizes_and_names_both():
     with pytest.raises(ValueError, match=r"query_size == key_size, got 256 and 512"):
-        DotAttention(query_size=256, key_size=512)
+        DotAttention(**PLAIN, query_size=256, key_size=512)
 
 
 @every_mechanism

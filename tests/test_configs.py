@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import hydra
 import pytest
 import torch
+from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
 from nmt.errors import UserError
@@ -30,7 +31,16 @@ def compose(*overrides: str, name: str = "train"):
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_choice_composes(choice):
-    compose(choice)
+    compose(choice, *(["attention=local_p"] if choice.startswith("content=") else []))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["content=dot"], ["normalizer=sparsemax", "attention=none"], ["content=dot", "attention=none"]],
+)
+def test_a_choice_that_could_not_take_effect_does_not_compose(overrides):
+    with pytest.raises(ConfigCompositionException, match="Could not override"):
+        compose(*overrides)
 
 
 def test_the_five_attentions_are_there():
@@ -69,8 +79,10 @@ def published_wiring(name: str) -> str:
 
 def test_attentions_come_with_their_published_wiring():
     assert published_wiring("bahdanau") == "AttendThenUpdate"
-    for name in ("luong_dot", "luong_general", "luong_concat", "none"):
+    for name in ("luong_dot", "luong_general", "luong_concat", "location", "local_m", "local_p", "none"):
         assert published_wiring(name) == "UpdateThenAttend"
+    for name in ("coverage", "coverage_fertility"):
+        assert published_wiring(name) == "AttendThenUpdate"
 
 
 def test_the_four_configurations_score_as_they_are_named():
@@ -80,7 +92,25 @@ def test_the_four_configurations_score_as_they_are_named():
     assert classes["luong_dot"] == "DotAttention"
     assert classes["luong_general"] == "GeneralAttention"
     assert classes["luong_concat"] == "ConcatAttention"
+    assert classes["scaled_luong"] == "ScaledGeneralAttention"
+    assert classes["normed_bahdanau"] == "NormedAdditiveAttention"
+    assert classes["local_m"] == "MonotonicLocalAttention"
+    assert classes["local_p"] == "PredictiveLocalAttention"
     assert compose("attention=none").model.attention is None
+
+
+@pytest.mark.parametrize("content", sorted(path.stem for path in (CONFIGS / "content").glob("*.yaml")))
+@pytest.mark.parametrize("attention", ["local_m", "local_p", "multi_head"])
+def test_whatever_builds_on_a_content_score_takes_any(attention, content):
+    config = compose(f"attention={attention}", f"content={content}", "normalizer=entmax15").model
+    if attention == "multi_head" and content in ("additive", "concat"):
+        assert config.attention.content.size == config.hidden_size
+    model = build_translator(config, VOCABULARY)
+    src = torch.randint(4, 20, (2, 5))
+    logits, weights = model(model.encode(src, src != 0), src, need_weights=True)
+    assert logits.isfinite().all()
+    assert weights.shape == (2, 5, 5)
+    assert config.attention.content.normalizer._target_ == "nmt.masks.masked_entmax15"
 
 
 def test_a_model_builds_only_what_is_allowed():

@@ -14,16 +14,23 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.attention import AdditiveAttention, ConcatAttention, DotAttention, GeneralAttention
-from nmt.models.base import Memory, select
-from nmt.models.gru import (
-    AttendThenUpdate,
-    Decoder,
-    DecoderState,
-    GRUEncoder,
-    GRUTranslator,
-    UpdateThenAttend,
+from nmt.attention import (
+    AdditiveAttention,
+    ConcatAttention,
+    CoverageAttention,
+    DotAttention,
+    GeneralAttention,
+    LocationAttention,
+    MonotonicLocalAttention,
+    MultiHeadAttention,
+    PredictiveLocalAttention,
+    ScaledDotAttention,
 )
+from nmt.masks import masked_softmax
+from nmt.models.base import Memory, select
+from nmt.models.cells import GRULayer, LSTMLayer
+from nmt.models.gru import GRUTranslator, RecurrentEncoder
+from nmt.models.wirings import AttendThenUpdate, Decoder, DecoderState, UpdateThenAttend
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 PAD, BOS, EOS = 0, 1, 2
@@ -31,12 +38,23 @@ E, H, ENCODER_H, V = 5, 6, 4, 11  # widths that a transposed or swapped matrix c
 LENGTHS = [5, 2, 4]
 B, S, T, K = 3, 5, 4, 3
 
+PLAIN = {"temperature": 1.0, "normalizer": masked_softmax}
+general = partial(GeneralAttention, **PLAIN)
 ATTENTIONS = {
-    "bahdanau": partial(AdditiveAttention, size=7),
-    "luong_dot": DotAttention,
-    "luong_general": GeneralAttention,
-    "luong_concat": partial(ConcatAttention, size=7),
+    "bahdanau": partial(AdditiveAttention, **PLAIN, size=7),
+    "luong_dot": partial(DotAttention, **PLAIN),
+    "luong_general": general,
+    "luong_concat": partial(ConcatAttention, **PLAIN, size=7),
     "none": None,
+}
+# Their equations are tested apart from the decoder; here they keep every claim of a translator.
+WIDER = {
+    "location": partial(LocationAttention, **PLAIN, max_positions=4),
+    "local_m": partial(MonotonicLocalAttention, content=general, window=1),
+    "local_p": partial(PredictiveLocalAttention, content=general, window=2),
+    "multi_head": partial(MultiHeadAttention, content=partial(ScaledDotAttention, **PLAIN), num_heads=2),
+    "coverage": partial(CoverageAttention, **PLAIN, size=7, max_fertility=None),
+    "coverage_fertility": partial(CoverageAttention, **PLAIN, size=7, max_fertility=2.0),
 }
 WIRINGS = {
     "attend_then_update": AttendThenUpdate,
@@ -49,6 +67,8 @@ class Case(NamedTuple):
     score: str
     wiring: str
     num_layers: int
+    cell: str = "gru"
+    residual: bool = False
 
 
 CASES = [
@@ -56,7 +76,19 @@ CASES = [
     for score, wiring, num_layers in product(ATTENTIONS, WIRINGS, (1, 2))
     if (score, wiring) != ("none", "input_feeding")
 ]
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+STACKS = [
+    Case("bahdanau", "attend_then_update", 1, "lstm"),
+    Case("luong_general", "update_then_attend", 2, "lstm"),
+    Case("luong_general", "input_feeding", 3, "lstm", residual=True),
+    Case("luong_general", "input_feeding", 3, "gru", residual=True),
+    Case("none", "update_then_attend", 2, "gru", residual=True),
+]
+every_equation = pytest.mark.parametrize("case", CASES + STACKS, ids=lambda case: "-".join(map(str, case)))
+every_case = pytest.mark.parametrize(
+    "case",
+    CASES + STACKS + [Case(score, wiring, 1) for score, wiring in product(WIDER, WIRINGS)],
+    ids=lambda case: "-".join(map(str, case)),
+)
 
 
 def build(case: Case, *, projected: bool | None = None, **changes) -> GRUTranslator:
@@ -76,17 +108,20 @@ def build(case: Case, *, projected: bool | None = None, **changes) -> GRUTransla
         "hidden_size": H,
         "num_layers": case.num_layers,
         "dropout": 0.0,
+        "residual": case.residual,
         "layer_norm": False,
         "tie_output": False,
         "tie_source": False,
+        "gradient_checkpointing": False,
+        "cell": {"gru": GRULayer, "lstm": LSTMLayer}[case.cell],
         "encoder": partial(
-            GRUEncoder,
+            RecurrentEncoder,
             hidden_size=ENCODER_H,
             num_layers=case.num_layers,
             output_size=H if projected else None,
         ),
         "wiring": WIRINGS[case.wiring],
-        "attention": ATTENTIONS[case.score],
+        "attention": (ATTENTIONS | WIDER)[case.score],
     }
     model = GRUTranslator(**(options | changes)).double().eval()
     with torch.no_grad():
@@ -130,9 +165,19 @@ def gru_cell(W, U, b, c, x, h):
     return z * h + (1 - z) * n
 
 
-def cell_of(p, prefix, layer=0):
-    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    return partial(gru_cell, *(p[f"{prefix}.{name}_l{layer}"] for name in names))
+def lstm_cell(W, U, b, c, x, state):
+    """h = σ(o) tanh(m) of the new memory m = σ(f) m' + σ(i) tanh(g)."""
+    i, f, g, o = np.split(W @ x + b + U @ state[0] + c, 4)
+    memory = sigmoid(f) * state[1] + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(memory), memory
+
+
+def cell_of(p, prefix, kind):
+    """A function (x, state) -> state of a layer, whose output is state[0]."""
+    weights = [p[f"{prefix}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    if kind == "lstm":
+        return partial(lstm_cell, *weights)
+    return lambda x, state: (gru_cell(*weights, x, state[0]),)
 
 
 def affine(p, prefix, x):
@@ -146,22 +191,26 @@ def norm(p, prefix, x):
     return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * p[f"{prefix}.weight"] + p[f"{prefix}.bias"]
 
 
-def reference_encode(p, src, num_layers):
+def reference_encode(p, src, case):
     """Encoder states [S, M], and the top layer's last state of either direction, of one unpadded sentence."""
     states = [p["src_embedding.weight"][i] for i in src]
-    for layer in range(num_layers):
-        right, left = cell_of(p, f"encoder.forwards.{layer}"), cell_of(p, f"encoder.backwards.{layer}")
-        rightward, h = [], np.zeros(ENCODER_H)
+    for layer in range(case.num_layers):
+        right = cell_of(p, f"encoder.forwards.{layer}", case.cell)
+        left = cell_of(p, f"encoder.backwards.{layer}", case.cell)
+        rightward, state = [], (np.zeros(ENCODER_H),) * 2
         for x in states:
-            h = right(x, h)
-            rightward.append(h)
-        leftward, h = [], np.zeros(ENCODER_H)
+            state = right(x, state)
+            rightward.append(state[0])
+        leftward, state = [], (np.zeros(ENCODER_H),) * 2
         for x in reversed(states):
-            h = left(x, h)
-            leftward.insert(0, h)
+            state = left(x, state)
+            leftward.insert(0, state[0])
+        below = states
         both = [np.concatenate(pair) for pair in zip(rightward, leftward, strict=True)]
         states = [norm(p, f"encoder.norms.{layer}", x) for x in both]
-    summary = norm(p, f"encoder.norms.{num_layers - 1}", np.concatenate((rightward[-1], leftward[0])))
+        if case.residual and layer > 0:
+            states = [x + y for x, y in zip(states, below, strict=True)]
+    summary = norm(p, f"encoder.norms.{case.num_layers - 1}", np.concatenate((rightward[-1], leftward[0])))
     if "encoder.projection.weight" in p:
         states = [affine(p, "encoder.projection", x) for x in states]
     return np.array(states), summary
@@ -193,25 +242,32 @@ def reference_attend(p, score, query, states):
 def reference_forward(model: nn.Module, case: Case, src, tgt_in):
     """Logits [T, V] and weights [T, S] of one unpadded sentence."""
     p = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    states, summary = reference_encode(p, src, case.num_layers)
-    hidden = np.split(np.tanh(affine(p, "bridge", summary)), case.num_layers)  # one a decoder layer
-    cells = [cell_of(p, "decoder.rnn", layer) for layer in range(case.num_layers)]
+    states, summary = reference_encode(p, src, case)
+    first = np.split(affine(p, "bridge", summary), {"gru": 1, "lstm": 2}[case.cell])
+    first[0] = np.tanh(first[0])
+    layers = [np.split(part, case.num_layers) for part in first]
+    state = [tuple(part[layer] for part in layers) for layer in range(case.num_layers)]
+    cells = [cell_of(p, f"decoder.rnn.layers.{layer}", case.cell) for layer in range(case.num_layers)]
+    top = state[-1][0]
     fed = np.zeros(E)
     logits, all_weights = [], []
     for piece in tgt_in:
         embedded = p["tgt_embedding.weight"][piece]
         if case.wiring == "attend_then_update":
-            context, weights = reference_attend(p, case.score, hidden[-1], states)
+            context, weights = reference_attend(p, case.score, top, states)
             x = np.concatenate((embedded, context))
         else:
             x = np.concatenate((embedded, fed)) if case.wiring == "input_feeding" else embedded
         for layer, cell in enumerate(cells):
-            hidden[layer] = x = cell(x, hidden[layer])
+            below = x
+            state[layer] = cell(x, state[layer])
+            x = state[layer][0] + (below if case.residual and layer > 0 else 0)
         if case.wiring == "attend_then_update":
-            features = np.concatenate((hidden[-1], context, embedded))
+            top = state[-1][0]
+            features = np.concatenate((x, context, embedded))
         else:
-            context, weights = reference_attend(p, case.score, hidden[-1], states)
-            features = np.concatenate((context, hidden[-1]))
+            context, weights = reference_attend(p, case.score, x, states)
+            features = np.concatenate((context, x))
         fed = np.tanh(affine(p, "decoder.readout", features))
         logits.append(affine(p, "output", norm(p, "norm", fed)))
         all_weights.append(weights)
@@ -238,20 +294,27 @@ def assert_equals_reference(model: GRUTranslator, case: Case) -> None:
 # --- the equations --------------------------------------------------------------------------------------
 
 
-@every_case
+@every_equation
 def test_translator_is_its_equations(case):
     assert_equals_reference(build(case), case)
 
 
-@every_case
+@every_equation
 def test_translator_with_layer_norm_and_projected_states_is_its_equations(case):
     assert_equals_reference(build(case, projected=True, layer_norm=True), case)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 def test_encoder_is_torchs_bidirectional_gru_on_packed_sequences(num_layers):
-    encoder = GRUEncoder(
-        input_size=E, hidden_size=H, num_layers=num_layers, dropout=0.0, output_size=None, layer_norm=False
+    encoder = RecurrentEncoder(
+        input_size=E,
+        hidden_size=H,
+        num_layers=num_layers,
+        dropout=0.0,
+        residual=False,
+        output_size=None,
+        layer_norm=False,
+        cell=GRULayer,
     ).double()
     reference = nn.GRU(E, H, num_layers, bidirectional=True, batch_first=True).double()
     with torch.no_grad():
@@ -338,7 +401,17 @@ def test_reordered_hypotheses_step_as_they_would_have_in_their_own_place(case):
         straight = model.step(tgt_in[:, 1], state, memory)
         reordered = model.step(tgt_in[order, 1], select(state, order), memory)
         torch.testing.assert_close(reordered.logits, straight.logits[order], **EXACT)
-        torch.testing.assert_close(tuple(reordered.state), tuple(select(straight.state, order)), **EXACT)
+        assert_same_state(reordered.state, select(straight.state, order))
+
+
+def assert_same_state(ours, expected) -> None:
+    """Equal tensors in the same nested containers."""
+    assert type(ours) is type(expected)
+    if isinstance(ours, torch.Tensor):
+        torch.testing.assert_close(ours, expected, **EXACT)
+    elif ours is not None:
+        for left, right in zip(ours, expected, strict=True):
+            assert_same_state(left, right)
 
 
 @every_case
@@ -352,7 +425,7 @@ def test_a_step_leaves_the_state_it_was_given_alone(case):
         assert torch.equal(model.step(torch.full((B,), 5), state, memory).logits, first)
 
 
-@pytest.mark.parametrize("score", ATTENTIONS)
+@pytest.mark.parametrize("score", [name for name in ATTENTIONS | WIDER if "coverage" not in name])
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_fast_unroll_equals_the_plain_loop_gradients_included(score, num_layers):
     model = build(Case(score, "update_then_attend", num_layers))
@@ -362,7 +435,7 @@ def test_fast_unroll_equals_the_plain_loop_gradients_included(score, num_layers)
     results = []
     for unroll in (type(model.decoder).unroll, Decoder.unroll):
         memory = model.encode(src, mask)
-        readouts, weights = unroll(model.decoder, embedded, model.init_state(memory), memory)
+        readouts, weights, _ = unroll(model.decoder, embedded, model.init_state(memory), memory)
         loss = (
             readouts * torch.linspace(-1, 1, readouts.numel(), dtype=torch.float64).view_as(readouts)
         ).sum()
@@ -407,7 +480,40 @@ def test_weights_come_on_request_alone(case):
     assert model.has_attention == (case.score != "none") == (weights is not None)
     if weights is not None:
         assert weights.shape == (B, T, S)
-        torch.testing.assert_close(weights.sum(-1), torch.ones(B, T, dtype=torch.float64), **EXACT)
+        if case.score == "local_p":  # as published
+            assert (weights.sum(-1) < 1).all()
+        else:
+            torch.testing.assert_close(weights.sum(-1), torch.ones(B, T, dtype=torch.float64), **EXACT)
+
+
+@every_case
+def test_each_heads_weights_have_the_mean_that_forward_gives(case):
+    model, (src, mask), tgt_in = build(case), sources(), targets()
+    with torch.no_grad():
+        cross, encoder_self, decoder_self = model.attentions(src, mask, tgt_in)
+        weights = teacher_forced(model, src, mask, tgt_in).weights
+    assert encoder_self is decoder_self is None
+    assert (cross is None) == (weights is None)
+    if cross is not None:
+        assert cross.shape == (B, 1, 2 if case.score == "multi_head" else 1, T, S)
+        torch.testing.assert_close(cross.mean(dim=(1, 2)), weights, **EXACT)
+
+
+@every_case
+def test_gradient_checkpointing_changes_no_output_and_no_gradient(case):
+    """Not even with dropout, which must be drawn the same the second time."""
+    src, mask = sources()
+    long_target = torch.cat((targets(), targets(), targets()), dim=1)  # sqrt(12) is no whole number
+    results = []
+    for checkpointing in (False, True):
+        torch.manual_seed(1)
+        model = build(case, dropout=0.3, gradient_checkpointing=checkpointing).train()
+        torch.manual_seed(2)
+        logits, weights = teacher_forced(model, src, mask, long_target)
+        loss = logits.square().sum() + (0 if weights is None else weights.square().sum())
+        loss.backward()
+        results.append((logits, {name: p.grad for name, p in model.named_parameters()}))
+    torch.testing.assert_close(results[0], results[1], **EXACT)
 
 
 @every_case
@@ -484,6 +590,11 @@ def test_input_feeding_without_attention_is_refused():
         build(Case("none", "input_feeding", 1))
 
 
+def test_residual_layers_without_a_stack_are_refused():
+    with pytest.raises(ValueError, match=r"residual=true needs a stack"):
+        build(Case("none", "update_then_attend", 1), residual=True)
+
+
 def test_dot_scores_on_unprojected_states_are_refused_naming_both_sizes():
     with pytest.raises(ValueError, match=rf"got {H} and {2 * ENCODER_H}"):
         build(Case("luong_dot", "update_then_attend", 1), projected=False)
@@ -491,7 +602,7 @@ def test_dot_scores_on_unprojected_states_are_refused_naming_both_sizes():
 
 def test_embeddings_start_at_unit_norm_and_padding_at_zero():
     wide = 4096
-    encoder = partial(GRUEncoder, hidden_size=1, num_layers=1, output_size=None)
+    encoder = partial(RecurrentEncoder, hidden_size=1, num_layers=1, output_size=None)
     options = {"pad_id": PAD, "bos_id": BOS, "eos_id": EOS, "src_vocab_size": V, "tgt_vocab_size": V}
     model = GRUTranslator(
         **options,
@@ -500,12 +611,15 @@ def test_embeddings_start_at_unit_norm_and_padding_at_zero():
         hidden_size=1,
         num_layers=1,
         dropout=0.0,
+        residual=False,
         layer_norm=False,
         tie_output=True,
         tie_source=True,
+        gradient_checkpointing=False,
+        cell=GRULayer,
         encoder=encoder,
         wiring=WIRINGS["update_then_attend"],
-        attention=GeneralAttention,
+        attention=general,
     )
     norms = model.tgt_embedding.weight.norm(dim=1)
     assert norms[PAD] == 0
@@ -534,7 +648,7 @@ def test_dropout_is_inactive_in_evaluation_and_active_in_training(case):
 def test_select_takes_rows_of_every_tensor_in_nested_containers():
     x, y, z = torch.randn(3, 2), torch.randn(3), torch.randn(3, 2, 2)
     index = torch.tensor([2, 0, 0, 1])
-    tree = {"a": [x, None], "b": (y, {"c": z}), "d": DecoderState(x, None), "e": ()}
+    tree = {"a": [x, None], "b": (y, {"c": z}), "d": DecoderState((x,), y, None, None), "e": ()}
     picked = select(tree, index)
     assert list(picked) == list(tree)
     assert isinstance(picked["a"], list)
@@ -546,7 +660,7 @@ def test_select_takes_rows_of_every_tensor_in_nested_containers():
     assert torch.equal(picked["a"][0], torch.stack([x[i] for i in (2, 0, 0, 1)]))
     assert torch.equal(picked["b"][0], torch.stack([y[i] for i in (2, 0, 0, 1)]))
     assert torch.equal(picked["b"][1]["c"], torch.stack([z[i] for i in (2, 0, 0, 1)]))
-    assert torch.equal(picked["d"].hidden, picked["a"][0])
+    assert torch.equal(picked["d"].hidden[0], picked["a"][0])
 
 
 def test_select_drops_sentences_from_a_memory():

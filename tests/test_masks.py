@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.masks import causal_mask, masked_softmax, padding_mask, reverse_within_length
+from nmt.masks import (
+    causal_mask,
+    masked_entmax15,
+    masked_softmax,
+    masked_sparsemax,
+    padding_mask,
+    reverse_within_length,
+)
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 LENGTHS = [5, 1, 3]
@@ -114,3 +121,39 @@ def test_reverse_within_length_twice_is_the_identity():
 def test_reverse_within_full_length_is_a_flip():
     x = torch.randn(3, 5, 2)
     assert torch.equal(reverse_within_length(x, torch.tensor([5, 5, 5])), x.flip(1))
+
+
+def by_bisection(scores: np.ndarray, weigh) -> np.ndarray:
+    """Weights weigh(e_j - tau) >= 0 with the tau that makes them sum to one, found by halving an interval."""
+    low, high = scores.min() - 2, scores.max()
+    for _ in range(100):
+        tau = (low + high) / 2
+        low, high = (tau, high) if weigh(scores - tau).sum() > 1 else (low, tau)
+    return weigh(scores - tau)
+
+
+SPARSE = {
+    "sparsemax": (masked_sparsemax, lambda scores: by_bisection(scores, lambda x: np.maximum(x, 0))),
+    "entmax15": (masked_entmax15, lambda scores: by_bisection(scores / 2, lambda x: np.maximum(x, 0) ** 2)),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_normalisers_are_their_definitions_over_real_positions(name):
+    function, reference = SPARSE[name]
+    scores = 2 * torch.randn(3, 4, 5, dtype=torch.float64)
+    weights = function(scores, lengths_to_mask(LENGTHS, 5).unsqueeze(1)).numpy()
+    for b, length in enumerate(LENGTHS):
+        for t in range(4):
+            np.testing.assert_allclose(
+                weights[b, t, :length], reference(scores[b, t, :length].numpy()), **EXACT
+            )
+            assert not weights[b, t, length:].any()
+    assert (weights[0] == 0).any(), "something real should weigh nothing"
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_gradients_of_sparse_normalisers_are_finite_differences(name):
+    mask = lengths_to_mask(LENGTHS, 5).unsqueeze(1)
+    scores = torch.randn(3, 2, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: SPARSE[name][0](x, mask), (scores,))

@@ -11,7 +11,10 @@ from nmt import schedules
 from nmt.attention import GeneralAttention
 from nmt.callbacks import AtomicCheckpointIO
 from nmt.data.batching import collate
-from nmt.models.gru import GRUEncoder, GRUTranslator, UpdateThenAttend
+from nmt.masks import masked_softmax
+from nmt.models.cells import GRULayer
+from nmt.models.gru import GRUTranslator, RecurrentEncoder
+from nmt.models.wirings import UpdateThenAttend
 from nmt.module import TranslationModule
 
 LENGTHS = [(3, 9), (5, 2), (4, 4), (7, 3)]  # uneven on purpose
@@ -30,12 +33,15 @@ def make_module(learning_rate: float = 0.5) -> TranslationModule:
         hidden_size=5,
         num_layers=1,
         dropout=0.0,
+        residual=False,
         layer_norm=False,
         tie_output=True,
         tie_source=True,
-        encoder=partial(GRUEncoder, hidden_size=4, num_layers=1, output_size=None),
+        gradient_checkpointing=False,
+        cell=GRULayer,
+        encoder=partial(RecurrentEncoder, hidden_size=4, num_layers=1, output_size=None),
         wiring=partial(UpdateThenAttend, input_feeding=False),
-        attention=GeneralAttention,
+        attention=partial(GeneralAttention, temperature=1.0, normalizer=masked_softmax),
     )
     return TranslationModule(
         translator,

@@ -7,10 +7,25 @@ from torch import Tensor, nn
 
 
 class Forward(NamedTuple):
-    """Teacher-forced output: logits [B, T, V]; weights [B, T, S] where asked for and where the model has any."""
+    """Teacher-forced output: logits [B, T, V]; weights [B, T, S] where asked for and where the model has any.
+
+    Where there are several heads or layers, `weights` is their mean; `Translator.attentions` has each one's.
+    """
 
     logits: Tensor
     weights: Tensor | None
+
+
+class Attentions(NamedTuple):
+    """Every attention of a model under teacher forcing, by layer (of L) and head (of K), bottom layer first.
+
+    cross [B, L, K, T, S], encoder_self [B, L, K, S, S], decoder_self [B, L, K, T, T]; None where the model has
+    none of that kind. Rows sum to one over real positions; rows of padded positions mean nothing.
+    """
+
+    cross: Tensor | None
+    encoder_self: Tensor | None
+    decoder_self: Tensor | None
 
 
 class Step(NamedTuple):
@@ -78,6 +93,11 @@ class Translator(nn.Module, ABC):
     @abstractmethod
     def forward(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Forward:
         """Logits of every next piece under teacher forcing; `tgt_in` [B, T] begins with `bos_id`."""
+
+    def attentions(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Attentions:
+        """Each layer's and head's weights under teacher forcing: here those of one attention with one head."""
+        weights = self.forward(self.encode(src, src_mask), tgt_in, need_weights=True).weights
+        return Attentions(None if weights is None else weights[:, None, None], None, None)
 
     @abstractmethod
     def init_state(self, memory: Any) -> Any:

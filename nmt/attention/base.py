@@ -1,0 +1,91 @@
+"""What every mechanism is: a score, the weights that it becomes, and the context that they select."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+Normalizer = Callable[[Tensor, Tensor], Tensor]  # scores [..., S], mask: weights [..., S]
+
+
+class Attended(NamedTuple):
+    """context [B, T, M] = sum_j weights_tj values_j, and the weights [B, T, S] over real positions.
+
+    heads [B, K, T, S]: each head's weights where there are several, `weights` being their mean; else None.
+    past [B, T, ...]: what the next step must know of this one (see `Attention.init_past`); None for most.
+    """
+
+    context: Tensor
+    weights: Tensor
+    heads: Tensor | None
+    past: Tensor | None
+
+
+class Attention(nn.Module, ABC):
+    """One mechanism. Nothing is remembered on `self` between calls: project the keys once, then pass them.
+
+    `normalizer(scores, mask)` turns scores over `temperature` into weights: softmax, or a sparse one
+    (`nmt.masks`). Raises ValueError unless `temperature > 0`.
+    """
+
+    must_step = False  # whether a step's scores depend on the weights of the steps before
+    is_content_score = (
+        True  # whether it is a score of a query and a state alone, so that others can build on it
+    )
+
+    def __init__(self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"attention.temperature must be above 0, got {temperature}")
+        self.query_size, self.key_size = query_size, key_size
+        self.temperature, self.normalizer = temperature, normalizer
+
+    def project_keys(self, states: Tensor) -> Any:
+        """What of the encoder states [B, S, key_size] can be computed once a sentence. Returns [B, S, K].
+
+        A mechanism may return another plain container of tensors that have B first.
+        """
+        return states
+
+    def init_past(self, mask: Tensor) -> Tensor | None:
+        """What a mechanism that remembers earlier steps knows before the first [B, ...]; None for the others."""
+        return None
+
+    @abstractmethod
+    def score(self, query: Tensor, keys: Any) -> Tensor:
+        """Scores e_tj [B, T, S] of queries [B, T, query_size] against projected keys."""
+
+    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """Weights over the last dimension of scores [..., S] under mask; the only place where scores are masked."""
+        return self.normalizer(scores if self.temperature == 1.0 else scores / self.temperature, mask)
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: Any,
+        values: Tensor,
+        mask: Tensor,
+        *,
+        positions: Tensor,
+        past: Tensor | None,
+    ) -> Attended:
+        """Attend with query [B, T, query_size] to values [B, S, M] under mask [B, S] (True is real).
+
+        positions [B, T]: the target position t of each query, from 0. past [B, T, ...]: what came out of the
+        step before each query.
+        """
+        weights = self.weigh(self.score(query, keys), mask.unsqueeze(1))  # [B, T, S]
+        return Attended(weights @ values, weights, None, past)
+
+
+def content_score(
+    content: Callable[..., Attention], *, query_size: int, key_size: int, user: str
+) -> Attention:
+    """Build the content score that `user` builds on. Raises ValueError for a mechanism that is none."""
+    built = content(query_size=query_size, key_size=key_size)
+    if not built.is_content_score:
+        raise ValueError(
+            f"{user} builds on a content score (dot, general, additive, …), not {type(built).__name__}"
+        )
+    return built

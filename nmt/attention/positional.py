@@ -1,0 +1,124 @@
+"""Mechanisms that look at positions: location scores, and attention within a window (Luong et al. 2015)."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nmt.attention.base import Attended, Attention, Normalizer, content_score
+
+
+class LocationAttention(Attention):
+    """`e_t = W q_t`: scores from the target state alone (Luong et al. 2015, eq. 6).
+
+    W has a row for each of `max_positions` source positions; those beyond have weight 0, as in the paper.
+    """
+
+    is_content_score = False
+
+    def __init__(
+        self,
+        *,
+        query_size: int,
+        key_size: int,
+        temperature: float,
+        normalizer: Normalizer,
+        max_positions: int,
+    ) -> None:
+        super().__init__(
+            query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
+        )
+        self.projection = nn.Linear(query_size, max_positions, bias=False)  # W
+
+    def score(self, query: Tensor, keys: Any) -> Tensor:
+        num_positions = keys.size(1)
+        scores = self.projection(query)[..., :num_positions]  # [B, T, min(S, max_positions)]
+        return nn.functional.pad(scores, (0, num_positions - scores.size(-1)), value=float("-inf"))
+
+
+class LocalAttention(Attention):
+    """Attention within `window` D source positions of a centre p_t (Luong et al. 2015, section 3.2).
+
+    `a_tj` is the weight that the content score gives j among the real positions with `|j - p_t| <= D`, and 0
+    elsewhere. Positions are counted from 0. All scores are computed: for sentences, a dense product with a mask
+    is faster than a gather. Temperature and normaliser are the content score's.
+    """
+
+    is_content_score = False
+
+    def __init__(
+        self, *, query_size: int, key_size: int, content: Callable[..., Attention], window: int
+    ) -> None:
+        score = content_score(content, query_size=query_size, key_size=key_size, user="local attention")
+        super().__init__(
+            query_size=query_size,
+            key_size=key_size,
+            temperature=score.temperature,
+            normalizer=score.normalizer,
+        )
+        if window < 1:
+            raise ValueError(f"attention.window must be at least 1, got {window}")
+        self.content, self.window = score, window
+
+    @abstractmethod
+    def centres(self, query: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
+        """p_t [B, T] for queries [B, T, query_size] at positions [B, T] in sources of lengths [B]."""
+
+    def project_keys(self, states: Tensor) -> Any:
+        return self.content.project_keys(states)
+
+    def score(self, query: Tensor, keys: Any) -> Tensor:
+        return self.content.score(query, keys)
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: Any,
+        values: Tensor,
+        mask: Tensor,
+        *,
+        positions: Tensor,
+        past: Tensor | None,
+    ) -> Attended:
+        centres = self.centres(query, mask.sum(dim=1), positions)  # [B, T]
+        distance = torch.arange(mask.size(1), device=mask.device) - centres.unsqueeze(-1)  # [B, T, S]
+        within = (distance.detach().abs() <= self.window) & mask.unsqueeze(1)
+        weights = self.reweigh(self.weigh(self.score(query, keys), within), distance)
+        return Attended(weights @ values, weights, None, past)
+
+    def reweigh(self, weights: Tensor, distance: Tensor) -> Tensor:
+        """Weights [B, T, S] given how far each position is from the centre."""
+        return weights
+
+
+class MonotonicLocalAttention(LocalAttention):
+    """`local_m`: `p_t = t`, and the last real position beyond the source's end."""
+
+    def centres(self, query: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
+        return torch.minimum(positions, lengths.unsqueeze(1) - 1)
+
+
+class PredictiveLocalAttention(LocalAttention):
+    """`local_p`: `p_t = |x| sigmoid(v_p^T tanh(W_p q_t))` (eq. 9), and a Gaussian around it (eq. 10):
+
+        a_tj = softmax_j(e_t) exp(-(j - p_t)^2 / (2 sigma^2))        sigma = D / 2
+
+    The one mechanism whose weights sum to less than one, as published.
+    """
+
+    def __init__(
+        self, *, query_size: int, key_size: int, content: Callable[..., Attention], window: int
+    ) -> None:
+        super().__init__(query_size=query_size, key_size=key_size, content=content, window=window)
+        self.position_projection = nn.Linear(query_size, query_size, bias=False)  # W_p
+        self.position_score = nn.Linear(query_size, 1, bias=False)  # v_p
+
+    def centres(self, query: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
+        share = torch.sigmoid(self.position_score(torch.tanh(self.position_projection(query)))).squeeze(-1)
+        return lengths.unsqueeze(1) * share
+
+    def reweigh(self, weights: Tensor, distance: Tensor) -> Tensor:
+        sigma = self.window / 2
+        return weights * torch.exp(-distance.square() / (2 * sigma**2))

@@ -1,0 +1,74 @@
+"""Recurrent layers and stacks of them. A state is a tuple of tensors [N, L, H]: (h,) of a GRU, (h, c) of an LSTM."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+State = tuple[Tensor, ...]
+
+
+class GRULayer(nn.GRU):
+    """One gated recurrent layer (Cho et al. 2014, as in cuDNN), over [N, T, input_size]."""
+
+    num_states = 1
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size, batch_first=True)
+
+    def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
+        """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
+        outputs, last = self(inputs, state[0].unsqueeze(0).contiguous())
+        return outputs, (last.squeeze(0),)
+
+
+class LSTMLayer(nn.LSTM):
+    """One long short-term memory layer (Hochreiter & Schmidhuber 1997, with forget gates)."""
+
+    num_states = 2
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size, batch_first=True)
+
+    def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
+        """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
+        hidden, cell = (part.unsqueeze(0).contiguous() for part in state)
+        outputs, (hidden, cell) = self(inputs, (hidden, cell))
+        return outputs, (hidden.squeeze(0), cell.squeeze(0))
+
+
+class RecurrentStack(nn.Module):
+    """Layers one above the other: `x^i = layer_i(dropout(x^{i-1}))`, and with `residual` `+ x^{i-1}` for i > 1
+    (Wu et al. 2016, 3.1)."""
+
+    def __init__(
+        self,
+        *,
+        cell: Callable[..., Any],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        dropout: float,
+        residual: bool,
+    ) -> None:
+        super().__init__()
+        sizes = [input_size] + [hidden_size] * (num_layers - 1)
+        self.layers = nn.ModuleList(cell(input_size=size, hidden_size=hidden_size) for size in sizes)
+        self.dropout = nn.Dropout(dropout)
+        self.residual = residual
+        self.num_states: int = self.layers[0].num_states  # type: ignore[assignment]
+
+    def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
+        """Outputs [N, T, H] of the top layer over inputs [N, T, I] from a state of tensors [N, L, H]."""
+        states = []
+        outputs = inputs
+        for number, layer in enumerate(self.layers):
+            below = outputs
+            outputs, after = layer.run(  # type: ignore[operator]
+                below if number == 0 else self.dropout(below), tuple(part[:, number] for part in state)
+            )
+            if self.residual and number > 0:
+                outputs = outputs + below
+            states.append(after)
+        return outputs, tuple(torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
