@@ -15,9 +15,10 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
 
 from nmt import alignment, metrics, plotting
-from nmt.data.batching import Batch
+from nmt.data.batching import Batch, collate
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
+from nmt.errors import UserError
 from nmt.masks import padding_mask
 
 log = logging.getLogger(__name__)
@@ -71,15 +72,54 @@ class DrawAlignments(Callback):
 
     Logs `val/attention/*` statistics over the whole set, `val/aer` where the data have gold alignments (the
     weights read as emitted: row t belongs to the piece that step t emits), and a heatmap of each of
-    `num_sentences` fixed sentences, as image `val/alignment/ROW` and as a PNG in `directory`. `labels` are
+    `num_sentences` fixed sentences, as image `val/alignment/ROW` and as a PNG in `directory`. `layer` and `head`
+    (from 0) choose whose weights the heatmaps show: None is the model's own layer of alignment, else the mean over
+    layers, and the mean over heads. With `grid`, every layer and head is drawn too, where there are several, as
+    `val/heads/ROW`. When training ends, an animation of each sentence's heatmaps is left beside them. `labels` are
     whole words or pieces. Does nothing for a model without attention.
     """
 
-    def __init__(self, *, num_sentences: int, labels: str, directory: str) -> None:
+    def __init__(
+        self,
+        *,
+        num_sentences: int,
+        labels: str,
+        layer: int | None,
+        head: int | None,
+        grid: bool,
+        directory: str,
+    ) -> None:
         if labels not in ("words", "pieces"):
             raise ValueError(f"callbacks.alignments.labels is words or pieces, got {labels}")
         self.num_sentences, self.labels, self.directory = num_sentences, labels, Path(directory)
+        self.layer, self.head, self.grid = layer, head, grid
         self._weights: dict[int, torch.Tensor] = {}
+        self._history: dict[
+            int, list[tuple[int, torch.Tensor]]
+        ] = {}  # (step, weights shown) of each sentence
+
+    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        """Raises UserError where the model has no such layer or head."""
+        translator = pl_module.translator
+        if (self.layer, self.head) == (None, None) or not translator.has_attention:
+            return
+        pieces = torch.full((1, 2), translator.eos_id, device=pl_module.device)
+        with torch.no_grad():
+            cross = translator.attentions(pieces, pieces != translator.pad_id, pieces).cross
+        for name, chosen, number in (
+            ("layer", self.layer, cross.size(1)),
+            ("head", self.head, cross.size(2)),
+        ):
+            if chosen is not None and not 0 <= chosen < number:
+                raise UserError(
+                    f"callbacks.alignments.{name}={chosen}: the model has {number}, counted from 0"
+                )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"history": self._history}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._history = state_dict["history"]
 
     def on_validation_epoch_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._weights.clear()
@@ -118,26 +158,69 @@ class DrawAlignments(Callback):
             pl_module.progress["val/aer"] = f"{score.aer:.3f}"
         if trainer.is_global_zero:
             for row in fixed_sentences(data, sorted(collected), self.num_sentences):
-                self._draw(trainer, data, row, collected[row])
+                self._draw(trainer, pl_module, data, row)
 
-    def _draw(self, trainer: L.Trainer, data: TranslationDataModule, row: int, weights: torch.Tensor) -> None:
-        sentence = data.val_text[row]
-        gold = None
-        if self.labels == "words":
-            source, target = sentence["src"].split(), sentence["tgt"].split()
-            weights = word_weights(data, row, weights)
-            if "alignment" in sentence:
-                gold = alignment.parse_pharaoh(sentence["alignment"])
-        else:
-            source = data.tokenizer.source_pieces(data.val[row]["src_ids"])
-            target = data.tokenizer.target_pieces(data.val[row]["tgt_ids"])
-        figure = plotting.heatmap(
-            weights, source, target, title=f"sentence {row}, step {trainer.global_step}", gold=gold
-        )
-        plotting.to_png(figure, self.directory / f"val_{row:04d}_step_{trainer.global_step:06d}.png")
+    def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
+        if trainer.is_global_zero:
+            for row, history in self._history.items():
+                source, target, gold = self._labels(data, row)
+                figures = [
+                    plotting.heatmap(weights, source, target, title=f"sentence {row}, step {step}", gold=gold)
+                    for step, weights in history
+                ]
+                plotting.to_gif(figures, self.directory / f"val_{row:04d}.gif", seconds_per_frame=0.8)
+
+    def _draw(self, trainer: L.Trainer, pl_module: Any, data: TranslationDataModule, row: int) -> None:
+        heads = _attentions(pl_module, data, row)  # [L, K, T, S]
+        layer = pl_module.translator.alignment_layer if self.layer is None else self.layer
+        chosen = heads.mean(dim=0) if layer is None else heads[layer]
+        chosen = chosen.mean(dim=0) if self.head is None else chosen[self.head]
+        shown = self._between_labels(data, row, chosen)
+        self._history.setdefault(row, []).append((trainer.global_step, shown))
+        source, target, gold = self._labels(data, row)
+        title = f"sentence {row}, step {trainer.global_step}"
+        figure = plotting.heatmap(shown, source, target, title=title, gold=gold)
+        self._show(trainer, figure, "alignment", row)
+        if self.grid and heads.size(0) * heads.size(1) > 1:
+            grid = torch.stack(
+                [torch.stack([self._between_labels(data, row, each) for each in layer]) for layer in heads]
+            )
+            self._show(
+                trainer, plotting.head_grid(grid, source, target, title=title, gold=gold), "heads", row
+            )
+
+    def _show(self, trainer: L.Trainer, figure: Any, kind: str, row: int) -> None:
+        step = trainer.global_step
+        prefix = "val" if kind == "alignment" else f"val_{kind}"
+        plotting.to_png(figure, self.directory / f"{prefix}_{row:04d}_step_{step:06d}.png")
         image = plotting.to_array(figure)
         for writer in _writers(trainer):
-            writer.add_image(f"val/alignment/{row}", image, trainer.global_step, dataformats="HWC")
+            writer.add_image(f"val/{kind}/{row}", image, step, dataformats="HWC")
+
+    def _between_labels(self, data: TranslationDataModule, row: int, weights: torch.Tensor) -> torch.Tensor:
+        """Weights [T, S] between pieces as weights between what the labels name."""
+        if self.labels == "pieces":
+            return weights
+        return torch.from_numpy(word_weights(data, row, weights)).float()
+
+    def _labels(self, data: TranslationDataModule, row: int) -> tuple[list[str], list[str], Any]:
+        """Source and target labels of a validation pair, and its gold links where labels are words."""
+        if self.labels == "pieces":
+            source = data.tokenizer.source_pieces(data.val[row]["src_ids"])
+            return source, data.tokenizer.target_pieces(data.val[row]["tgt_ids"]), None
+        sentence = data.val_text[row]
+        gold = alignment.parse_talp(sentence["alignment"])[0] if "alignment" in sentence else None
+        return sentence["src"].split(), sentence["tgt"].split(), gold
+
+
+def _attentions(pl_module: Any, data: TranslationDataModule, row: int) -> torch.Tensor:
+    """The weights [L, K, T, S] of every layer and head for a validation pair, on the CPU."""
+    batch = collate([data.val[row]], pad_id=data.tokenizer.pad_id, bos_id=data.tokenizer.bos_id)
+    src, tgt_in = batch.src.to(pl_module.device), batch.tgt_in.to(pl_module.device)
+    with torch.no_grad():
+        cross = pl_module.translator.attentions(src, padding_mask(src, data.tokenizer.pad_id), tgt_in).cross
+    return cross[0].float().cpu()
 
 
 def word_weights(data: TranslationDataModule, row: int, weights: torch.Tensor) -> Any:
@@ -159,8 +242,9 @@ def alignment_error(data: TranslationDataModule, weights: dict[int, torch.Tensor
     links, golds = [], []
     for row, each in weights.items():
         links.append(alignment.links_from_weights(word_weights(data, row, each)))
-        golds.append(alignment.parse_pharaoh(data.val_text[row]["alignment"]))
-    return alignment.score_alignments(links, golds, golds)
+        golds.append(alignment.parse_talp(data.val_text[row]["alignment"]))
+    sures, possibles = zip(*golds, strict=True)
+    return alignment.score_alignments(links, sures, possibles)
 
 
 def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -> list[int]:

@@ -35,3 +35,14 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothi
     spread = -(log_probs.mean(dim=-1) * real).sum()
     smoothed = (1.0 - label_smoothing) * nll + label_smoothing * spread
     return LossSum(smoothed, nll.detach(), real.sum())
+
+
+def guided_alignment(weights: Tensor, guide: Tensor) -> Tensor:
+    """`-sum_t sum_j A_tj log a_tj`: the cross-entropy of attention against given alignments, in nats, summed
+    (Chen et al. 2016, eq. 5).
+
+    weights [B, T, S]: the attention a. guide [B, T, S]: A, whose rows sum to one, or to zero where nothing is
+    known, which counts for nothing. A weight of exactly 0 counts as the smallest positive number.
+    """
+    tiny = torch.finfo(weights.dtype).tiny
+    return -(guide.to(weights.dtype) * weights.clamp_min(tiny).log()).sum()

@@ -8,6 +8,7 @@ import lightning as L
 import torch
 from torch import Tensor
 
+from nmt import losses
 from nmt.data.batching import Batch
 from nmt.errors import UserError
 from nmt.losses import LossSum, cross_entropy
@@ -20,7 +21,8 @@ class TranslationModule(L.LightningModule):
 
     The loss of each batch is a sum; gradients are divided by the number of target tokens of the whole
     accumulation window over all ranks just before they are clipped. Losses are logged in nats a target piece,
-    without smoothing.
+    without smoothing. `guided_alignment` times the cross-entropy of the cross-attention against the batch's
+    alignments is minimised beside it (Chen et al. 2016).
     """
 
     def __init__(
@@ -30,14 +32,20 @@ class TranslationModule(L.LightningModule):
         optimizer: Callable[..., torch.optim.Optimizer],
         scheduler: Callable[..., dict[str, Any]],
         label_smoothing: float,
+        guided_alignment: float,
     ) -> None:
         super().__init__()
         if not isinstance(label_smoothing, int | float) or not 0 <= label_smoothing < 1:
             raise UserError(f"label_smoothing={label_smoothing}: give a number from 0 to below 1")
+        if not isinstance(guided_alignment, int | float) or guided_alignment < 0:
+            raise UserError(f"guided_alignment={guided_alignment}: give a number of at least 0")
+        if guided_alignment and not translator.has_attention:
+            raise UserError("guided_alignment guides attention, and this model has none")
         self.translator = translator
         self.optimizer_factory = optimizer
         self.scheduler_factory = scheduler
         self.label_smoothing = label_smoothing
+        self.guided_alignment = guided_alignment
         self.progress: dict[str, str] = {}  # what the progress bar shows
         self._window_tokens: list[Tensor] = []  # since the last optimizer step
         self._since_log: list[LossSum] = []
@@ -63,7 +71,12 @@ class TranslationModule(L.LightningModule):
         self._restart_clock()
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
-        loss, _ = self(batch)
+        guided = self.guided_alignment > 0
+        loss, weights = self(batch, need_weights=guided)
+        if guided:
+            assert batch.guide is not None, "a guided module needs a guided data module"
+            extra = self.guided_alignment * losses.guided_alignment(weights, batch.guide)
+            loss = loss._replace(smoothed=loss.smoothed + extra)
         self._window_tokens.append(loss.num_tokens)
         self._since_log.append(LossSum(loss.smoothed.detach(), loss.nll, loss.num_tokens))
         # Lightning divides by the number of accumulated batches; a sum must not be.

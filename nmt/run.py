@@ -10,10 +10,10 @@ import json
 import logging
 import os
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import hydra
 import numpy as np
@@ -30,8 +30,9 @@ from nmt import alignment, metrics
 from nmt.data.batching import collate
 from nmt.data.corpus import SPLITS
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding import Hypothesis, beam_search, force_decode
+from nmt.decoding import Hypothesis, beam_search
 from nmt.errors import UserError
+from nmt.masks import padding_mask
 from nmt.models.base import Translator
 
 log = logging.getLogger(__name__)
@@ -196,33 +197,70 @@ class Run:
         return results
 
     @torch.inference_mode()
-    def align(
-        self, sources: list[str], targets: list[str], *, max_tokens: int = 4096
-    ) -> list[np.ndarray | None]:
-        """Cross-attention between the words of given pairs: [target words, source words] each.
+    def attentions(
+        self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Cross-attention between the pieces of given pairs, ends of sentence included, as it comes.
 
-        The targets are forced, and row t of the weights is read as emitted: it belongs to the piece that step t
-        emits. None for each pair where the model has no attention.
+        Yields (number of the pair, weights [L, K, T, S] of each layer and head); the targets are forced.
+        Yields nothing where the model has no attention.
         """
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
         src_ids, tgt_ids = self.tokenizer.encode_source(sources), self.tokenizer.encode_target(targets)
-        results: list[np.ndarray | None] = [None] * len(sources)
         for rows in _batches_by_length(list(range(len(sources))), src_ids, max_tokens):
             examples = [{"index": row, "src_ids": src_ids[row], "tgt_ids": tgt_ids[row]} for row in rows]
             batch = collate(examples, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id)
-            src, tgt_in, tgt_out = (ids.to(self.device) for ids in batch[1:])
-            forced = force_decode(self.translator, src, tgt_in, tgt_out, need_weights=True)
-            for row, hypothesis in zip(rows, forced, strict=True):
-                if hypothesis.weights is not None:
-                    results[row] = alignment.words_from_pieces(
-                        hypothesis.weights.cpu().numpy(),
-                        self.tokenizer.align_target(targets[row])[1],
-                        self.tokenizer.align_source(sources[row])[1],
-                        num_tgt_words=len(targets[row].split()),
-                        num_src_words=len(sources[row].split()),
-                    )
+            src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)
+            cross = self.translator.attentions(src, padding_mask(src, self.tokenizer.pad_id), tgt_in).cross
+            if cross is None:
+                return
+            for row, weights in zip(rows, cross.float().cpu().numpy(), strict=True):
+                yield row, weights[..., : len(tgt_ids[row]), : len(src_ids[row])]
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        reading: Literal["emitted", "fed"] = "emitted",
+    ) -> list[np.ndarray | None]:
+        """Cross-attention between the words of given pairs: [target words, source words] each.
+
+        The targets are forced. `layer` and `head` (from 0) choose one where there are several: None is the
+        model's own layer of alignment, else the mean over layers, and the mean over heads. `reading` says which
+        row of the weights belongs to a piece (`alignment.shift_reading`): that of the step that emits it, or of
+        the step that is fed it. None for each pair where the model has no attention. Raises UserError where
+        there is no such layer or head.
+        """
+        results: list[np.ndarray | None] = [None] * len(sources)
+        for row, weights in self.attentions(sources, targets):
+            chosen = self.choose_head(weights, layer, head)
+            results[row] = self.between_words(chosen, sources[row], targets[row], reading)
         return results
+
+    def choose_head(self, weights: np.ndarray, layer: int | None, head: int | None) -> np.ndarray:
+        """Weights [T, S] out of [L, K, T, S]; see `align`."""
+        layer = self.translator.alignment_layer if layer is None else layer
+        for name, chosen, number in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
+            if chosen is not None and not 0 <= chosen < number:
+                raise UserError(f"{name}={chosen}: {self.directory} has {number}, counted from 0")
+        of_layer = weights.mean(axis=0) if layer is None else weights[layer]
+        return of_layer.mean(axis=0) if head is None else of_layer[head]
+
+    def between_words(
+        self, weights: np.ndarray, source: str, target: str, reading: Literal["emitted", "fed"] = "emitted"
+    ) -> np.ndarray:
+        """Weights [T, S] between the pieces of a pair, ends of sentence included, as weights between its words."""
+        return alignment.words_from_pieces(
+            alignment.shift_reading(weights, reading),
+            self.tokenizer.align_target(target)[1][:-1],
+            self.tokenizer.align_source(source)[1],
+            num_tgt_words=len(target.split()),
+            num_src_words=len(source.split()),
+        )
 
     def score(
         self, dataset: Dataset, *, num_bootstrap: int = 1000, show_progress: bool = False, **decoding: Any
@@ -234,13 +272,29 @@ class Run:
             [each.text for each in translations], references, num_bootstrap=num_bootstrap
         )
         scores["num_sentences"] = len(sources)
-        if "alignment" in dataset.column_names and self.translator.has_attention:
-            golds = [alignment.parse_pharaoh(line) for line in dataset["alignment"]]
-            weights = self.align(sources, references)
-            links = [set() if w is None else alignment.links_from_weights(w) for w in weights]
-            result = alignment.score_alignments(links, golds, golds)
-            scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
+        if self.translator.has_attention:
+            scores |= self._score_attention(dataset, sources, references)
         return scores, translations
+
+    def _score_attention(
+        self, dataset: Dataset, sources: list[str], references: list[str]
+    ) -> dict[str, dict[str, float]]:
+        """Statistics of the attention over forced references, and its alignment error where gold is there."""
+        chosen = {
+            row: self.choose_head(weights, None, None)
+            for row, weights in self.attentions(sources, references)
+        }
+        scores: dict[str, dict[str, float]] = {"attention": alignment.statistics(chosen.values())}
+        if "alignment" in dataset.column_names:
+            golds = [alignment.parse_talp(line) for line in dataset["alignment"]]
+            links = [
+                alignment.links_from_weights(self.between_words(chosen[row], sources[row], references[row]))
+                for row in range(len(sources))
+            ]
+            sures, possibles = zip(*golds, strict=True)
+            result = alignment.score_alignments(links, sures, possibles)
+            scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
+        return scores
 
     def split(self, name: str, data: DictConfig | None = None) -> Dataset:
         """A split of `data`, else of the data the run was trained on. Raises UserError where there is none."""

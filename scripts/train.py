@@ -8,6 +8,7 @@ from typing import Any
 
 import hydra
 import lightning as L
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.callbacks import AtomicCheckpointIO, ProgressBar
@@ -37,6 +38,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
         max_tokens=cfg.data.max_tokens,
         num_workers=cfg.data.num_workers,
         seed=cfg.seed,
+        guided=bool(cfg.guided_alignment),
     )
     translator = build_translator(cfg.model, tokenizer)
     num_parameters = sum(p.numel() for p in translator.parameters())
@@ -46,6 +48,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
         optimizer=hydra.utils.instantiate(cfg.optimizer),
         scheduler=hydra.utils.instantiate(cfg.scheduler),
         label_smoothing=cfg.label_smoothing,
+        guided_alignment=cfg.guided_alignment,
     )
     resolved = OmegaConf.to_container(cfg, resolve=True)
     write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
@@ -99,12 +102,12 @@ def make_tokenizer(cfg: DictConfig, splits: dict[str, Any]) -> Tokenizer:
 
 def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: dict[str, Any]) -> None:
     """One row of TensorBoard's HPARAMS: what was chosen, and the final scores."""
-    chosen = {
+    chosen = {f"choice/{group}": name for group, name in _choices().items()} | {
         key: value
         for key, value in _flat(resolved)
-        if key.split(".")[0]
-        in ("model", "wiring", "optimizer", "scheduler", "data", "seed", "label_smoothing")
-        and not key.endswith("_partial_")
+        if key.split(".")[0] in ("model", "wiring", "optimizer", "scheduler", "seed", "label_smoothing")
+        or key.startswith(("data.tokenizer.", "data.max_", "data.num_train"))
+        if not key.endswith(("_partial_", "_target_"))
     }
     final = {
         f"{split}/{name}": scores[name]["score"] for name in ("bleu", "chrf", "ter", "aer") if name in scores
@@ -113,6 +116,19 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
         if hasattr(logger.experiment, "add_image"):
             logger.log_hyperparams(chosen, final)
         logger.finalize("success")
+
+
+def _choices() -> dict[str, str]:
+    """The option chosen from each group of configurations; nothing where Hydra did not start the run."""
+    if not HydraConfig.initialized():
+        return {}
+    choices = HydraConfig.get().runtime.choices
+    return {
+        group.split("@")[0]: str(choices[group])
+        for group in sorted(choices)
+        if group.split("/")[0].split("@")[0]
+        in ("attention", "content", "data", "model", "normalizer", "optimizer", "scheduler", "wiring")
+    }
 
 
 def quieten() -> None:

@@ -161,6 +161,210 @@ def test_links_by_threshold_and_by_mutual_choice():
         alignment.links_from_weights(weights, "other")
 
 
+def symal_by_arrays(forward, backward, m, n, *, final, both):
+    """Grow-diag(-final(-and)) as it is published: one link a word in each direction, arrays and a matrix, from 1.
+
+    forward[j] is the first language's word of second word j, backward[i] the second's of first word i; 0 is none.
+    """
+    kept = [[forward[j] == i and backward[i] == j and i > 0 for j in range(n + 1)] for i in range(m + 1)]
+    row_used = [any(kept[i]) for i in range(m + 1)]
+    column_used = [any(kept[i][j] for i in range(m + 1)) for j in range(n + 1)]
+    grown = True
+    while grown:
+        grown = False
+        for j in range(1, n + 1):
+            for i in range(1, m + 1):
+                if not kept[i][j]:
+                    continue
+                for down, right in ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1)):
+                    x, y = i + down, j + right
+                    if not (1 <= x <= m and 1 <= y <= n) or not (forward[y] == x or backward[x] == y):
+                        continue
+                    if not (row_used[x] and column_used[y]):
+                        kept[x][y] = row_used[x] = column_used[y] = grown = True
+    if final:
+        ours = [(forward[j], j) for j in range(1, n + 1) if forward[j]]
+        theirs = sorted(
+            ((i, backward[i]) for i in range(1, m + 1) if backward[i]), key=lambda p: (p[1], p[0])
+        )
+        for x, y in ours + theirs:
+            used = row_used[x] + column_used[y]
+            if used == 0 or (used == 1 and not both):
+                kept[x][y] = row_used[x] = column_used[y] = True
+    return {(i - 1, j - 1) for i in range(1, m + 1) for j in range(1, n + 1) if kept[i][j]}
+
+
+GROWN = {
+    "grow-diag": {"final": False, "both": False},
+    "grow-diag-final": {"final": True, "both": False},
+    "grow-diag-final-and": {"final": True, "both": True},
+}
+
+
+@pytest.mark.parametrize("method", GROWN)
+def test_symmetrisation_is_symal_s_algorithm(method):
+    rng = np.random.default_rng(5)
+    for _ in range(400):
+        m, n = (int(size) for size in rng.integers(1, 9, 2))
+        ahead, back = [0, *rng.integers(0, m + 1, n).tolist()], [0, *rng.integers(0, n + 1, m).tolist()]
+        forward = {(i - 1, j - 1) for j, i in enumerate(ahead) if i}
+        backward = {(i - 1, j - 1) for i, j in enumerate(back) if j}
+        found = alignment.symmetrize(forward, backward, method)
+        assert found == symal_by_arrays(ahead, back, m, n, **GROWN[method])
+        assert forward & backward <= found <= forward | backward
+
+
+def test_symmetrisation_worked_by_hand():
+    # Both have 0-0, and 1-1 is its diagonal neighbour. 3-4 touches nothing, and both of its words are free; 5-0
+    # and 1-4 have one free word each, and 1-4 none once 3-4 is in.
+    forward, backward = {(0, 0), (1, 1), (3, 4)}, {(0, 0), (1, 4), (5, 0)}
+    assert alignment.symmetrize(forward, backward, "intersection") == {(0, 0)}
+    assert alignment.symmetrize(forward, backward, "union") == forward | backward
+    assert alignment.symmetrize(forward, backward, "grow-diag") == {(0, 0), (1, 1)}
+    final = {(0, 0), (1, 1), (3, 4)}
+    assert alignment.symmetrize(forward, backward, "grow-diag-final-and") == final
+    assert alignment.symmetrize(forward, backward, "grow-diag-final") == final | {(5, 0)}
+    # The other way round, 1-4 comes before 3-4, of which one word is free then.
+    everything = forward | backward
+    assert alignment.symmetrize(backward, forward, "grow-diag-final") == everything
+
+
+def test_symmetrisation_keeps_what_agrees_and_refuses_other_methods():
+    same = {(0, 1), (1, 0), (2, 2)}
+    for method in ("intersection", "union", *GROWN):
+        assert alignment.symmetrize(same, same, method) == same
+        assert alignment.symmetrize(set(), set(), method) == set()
+        assert alignment.symmetrize(set(), same, method) == (
+            same if "final" in method or method == "union" else set()
+        )
+    with pytest.raises(ValueError, match="grow-diag-final-and, not 'grow'"):
+        alignment.symmetrize(same, same, "grow")
+
+
+def entropy_by_loops(row):
+    return -sum(weight * math.log(weight) for weight in row if weight > 0)
+
+
+def diagonality_by_loops(rows):
+    expected = [sum(j * weight for j, weight in enumerate(row)) for row in rows]
+    mean_t, mean_s = (len(rows) - 1) / 2, sum(expected) / len(rows)
+    covariance = sum((t - mean_t) * (s - mean_s) for t, s in enumerate(expected))
+    squares = [sum((t - mean_t) ** 2 for t in range(len(rows))), sum((s - mean_s) ** 2 for s in expected)]
+    return covariance / math.sqrt(squares[0] * squares[1]) if min(squares) > 0 else 0.0
+
+
+def locality_by_loops(rows):
+    T, S = len(rows), len(rows[0])
+    return [
+        1 - sum(weight * abs((j + 0.5) / S - (t + 0.5) / T) for j, weight in enumerate(row))
+        for t, row in enumerate(rows)
+    ]
+
+
+# Of one sentence without padding: rows [T][S] -> one number, or one for each target or source position.
+LOOPS = {
+    "entropy": ("target", lambda rows: [entropy_by_loops(row) for row in rows]),
+    "concentration": ("target", lambda rows: [max(row) for row in rows]),
+    "share_above": ("target", lambda rows: [sum(w for w in row if w >= 0.3) for row in rows]),
+    "locality": ("target", locality_by_loops),
+    "received": ("source", lambda rows: [sum(column) for column in zip(*rows, strict=True)]),
+    "diagonality": ("one", diagonality_by_loops),
+}
+
+
+def padded_weights():
+    """Weights [layers, B, heads, T, S] with NaN at padding, and masks [B, S], [B, T] with padding on either side."""
+    rng = np.random.default_rng(6)
+    src_mask = np.array([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]], dtype=bool)
+    tgt_mask = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1]], dtype=bool)
+    weights = np.full((2, 3, 4, 5, 6), np.nan)
+    for b, (sources, targets) in enumerate(zip(src_mask, tgt_mask, strict=True)):
+        rows = rng.dirichlet(np.full(sources.sum(), 0.4), size=(2, 4, targets.sum()))
+        weights[np.ix_(range(2), [b], range(4), targets, sources)] = rows[:, None]
+    return weights, src_mask, tgt_mask
+
+
+def each_sentence(weights, src_mask, tgt_mask):
+    for layer, b, head in np.ndindex(weights.shape[:3]):
+        yield (layer, b, head), weights[layer, b, head][np.ix_(tgt_mask[b], src_mask[b])].tolist()
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_measure_equals_its_definition_in_loops_whatever_the_padding_holds(name):
+    weights, src_mask, tgt_mask = padded_weights()
+    per, by_loops = LOOPS[name]
+    masks = {"src_mask": src_mask[:, None], "tgt_mask": torch.from_numpy(tgt_mask)[:, None]}
+    arguments = (0.3,) if name == "share_above" else ()
+    found = getattr(alignment, name)(tuple(torch.from_numpy(weights)), *arguments, **masks)
+    for index, rows in each_sentence(weights, src_mask, tgt_mask):
+        expected, result = by_loops(rows), found[index]
+        if per != "one":
+            real = (tgt_mask if per == "target" else src_mask)[index[1]]
+            assert np.isnan(result[~real]).all()
+            result = result[real]
+        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12)
+        alone = getattr(alignment, name)(rows, *arguments)
+        np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-12)
+
+
+def test_the_tokens_named_are_those_that_loops_find():
+    weights, src_mask, tgt_mask = padded_weights()
+    masks = {"src_mask": src_mask[:, None], "tgt_mask": tgt_mask[:, None]}
+    most, overall, broadest = (
+        getattr(alignment, name)(weights, **masks)
+        for name in ("most_attended", "most_attended_overall", "broadest")
+    )
+    for index, rows in each_sentence(weights, src_mask, tgt_mask):
+        sources, targets = (np.flatnonzero(mask[index[1]]) for mask in (src_mask, tgt_mask))
+        assert most[index][targets].tolist() == [sources[row.index(max(row))] for row in rows]
+        assert (np.delete(most[index], targets) == -1).all()
+        sums = [sum(column) for column in zip(*rows, strict=True)]
+        assert overall[index] == sources[sums.index(max(sums))]
+        widths = [entropy_by_loops(row) for row in rows]
+        assert broadest[index] == targets[widths.index(max(widths))]
+    nothing = np.zeros((2, 3))
+    assert alignment.most_attended(nothing).tolist() == [-1, -1]
+    assert alignment.most_attended_overall(nothing) == -1
+    assert alignment.broadest(nothing, tgt_mask=[0, 0]) == -1
+
+
+def test_heads_agree_as_their_jensen_shannon_divergence_says():
+    weights, src_mask, tgt_mask = padded_weights()
+    found = alignment.agreement(weights, src_mask=src_mask[:, None], tgt_mask=tgt_mask[:, None])
+    for layer, b in np.ndindex(2, 3):
+        for t in range(5):
+            if not tgt_mask[b, t]:
+                assert np.isnan(found[layer, b, t])
+                continue
+            rows = weights[layer, b, :, t, src_mask[b]].T.tolist()
+            mean = [sum(column) / 4 for column in zip(*rows, strict=True)]
+            divergences = [
+                sum(w * math.log(w / middle) for w, middle in zip(row, mean, strict=True) if w > 0)
+                for row in rows
+            ]
+            assert found[layer, b, t] == pytest.approx(1 - sum(divergences) / 4 / math.log(4), abs=1e-12)
+    assert alignment.agreement(np.stack([np.eye(3)] * 2)) == pytest.approx([1, 1, 1])
+    assert alignment.agreement(np.eye(3)[:, None, :]) == pytest.approx([0])
+    for single in (np.eye(3), np.eye(3)[None]):
+        with pytest.raises(ValueError, match=r"[.]{3}, K, T, S[]], got 1 head"):
+            alignment.agreement(single)
+
+
+def test_masks_that_do_not_fit_are_refused_with_both_numbers():
+    with pytest.raises(ValueError, match=r"src_mask is \(1,\) but the weights have 3 positions"):
+        alignment.entropy(np.eye(3), src_mask=[True])
+    with pytest.raises(ValueError, match=r"tgt_mask is \(2, 4\) but the weights have 3 positions"):
+        alignment.received(np.eye(3), tgt_mask=np.ones((2, 4)))
+    with pytest.raises(ValueError, match=r"\[\.\.\., T, S\], got 1 dimension"):
+        alignment.entropy(np.ones(3))
+
+
+def test_uniform_attention_is_local_by_three_quarters_in_the_middle_and_half_at_the_ends():
+    found = alignment.locality(np.full((1001, 1000), 1 / 1000))
+    assert found[[0, 500, 1000]] == pytest.approx([0.5, 0.75, 0.5], abs=1e-3)
+    assert alignment.locality(np.eye(4)) == pytest.approx([1] * 4)
+
+
 def test_diagonality_is_the_correlation_of_positions():
     assert alignment.diagonality(np.eye(6)) == pytest.approx(1)
     assert alignment.diagonality(np.eye(6)[::-1]) == pytest.approx(-1)

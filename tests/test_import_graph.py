@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "data.corpus": {"data.readers", "data.grammar"},
     "data.tokenizer": set(),
     "data.batching": set(),
-    "data.datamodule": DATA - {"data.datamodule"},
+    "data.datamodule": {"alignment", *DATA} - {"data.datamodule"},
     "losses": set(),
     "schedules": set(),
     "metrics": set(),

@@ -1,5 +1,6 @@
 """The training step: losses as sums, averaged once over the tokens of an optimizer step."""
 
+import sys
 from functools import partial
 
 import lightning as L
@@ -20,7 +21,7 @@ from nmt.module import TranslationModule
 LENGTHS = [(3, 9), (5, 2), (4, 4), (7, 3)]  # uneven on purpose
 
 
-def make_module(learning_rate: float = 0.5) -> TranslationModule:
+def make_module(learning_rate: float = 0.5, guided_alignment: float = 0.0) -> TranslationModule:
     torch.manual_seed(7)
     translator = GRUTranslator(
         src_vocab_size=11,
@@ -48,6 +49,7 @@ def make_module(learning_rate: float = 0.5) -> TranslationModule:
         optimizer=partial(torch.optim.SGD, lr=learning_rate),
         scheduler=partial(schedules.constant, warmup_steps=0),
         label_smoothing=0.1,
+        guided_alignment=guided_alignment,
     ).double()
 
 
@@ -89,6 +91,29 @@ def test_accumulating_uneven_batches_equals_one_batch(tmp_path, clip):
         parts = fit(make_module(), batch_size, accumulate, clip, tmp_path)
         for name, value in whole.items():
             torch.testing.assert_close(parts[name], value, rtol=0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
+def test_a_guided_step_adds_the_weighted_cross_entropy_of_attention(tmp_path, monkeypatch):
+    rows = [row | {"links": [0, 1, 1, 0]} for row in examples()]
+    monkeypatch.setattr(sys.modules[__name__], "examples", lambda: rows)
+    module = make_module(guided_alignment=0.3)
+    batch = collate(rows, pad_id=0, bos_id=2)
+    model = module.translator
+    logits, weights = model(model.encode(batch.src, batch.src != 0), batch.tgt_in, need_weights=True)
+    loss = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), batch.tgt_out.flatten(), ignore_index=0, label_smoothing=0.1, reduction="sum"
+    )
+    loss = loss - 0.3 * (weights[:, 0, 1].log().sum() + weights[:, 1, 0].log().sum())
+    names, parameters = zip(*module.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(loss / (batch.tgt_out != 0).sum(), parameters)
+    expected = {
+        name: (parameter - 0.5 * gradient).detach()
+        for name, parameter, gradient in zip(names, parameters, gradients, strict=True)
+    }
+    trained = fit(module, batch_size=4, accumulate=1, clip=None, tmp_path=tmp_path)
+    for name, value in expected.items():
+        torch.testing.assert_close(trained[name], value, rtol=0, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:You defined a `validation_step`")

@@ -11,6 +11,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
 from nmt import plotting
+from nmt.plotting import fonts
 
 SOURCE, TARGET = ["the", "old", "teacher", "pays", "$5$"], ["giáo", "viên", "già", "trả", "nghiêng", "ượ"]
 
@@ -100,7 +101,7 @@ def test_a_picture_says_what_its_outlines_are():
 
 
 def test_a_character_without_a_glyph_is_one_message_however_often_it_is_drawn(caplog, monkeypatch):
-    monkeypatch.setattr(plotting, "_reported", set())
+    monkeypatch.setattr(fonts, "_reported", set())
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             plotting.to_array(plotting.heatmap([[1.0]], ["\U0010fffd"], ["a"]))
@@ -109,7 +110,7 @@ def test_a_character_without_a_glyph_is_one_message_however_often_it_is_drawn(ca
 
 
 def test_other_warnings_are_not_swallowed():
-    with pytest.warns(UserWarning, match="something else"), plotting._missing_glyphs_logged():
+    with pytest.warns(UserWarning, match="something else"), fonts.missing_glyphs_logged():
         warnings.warn("something else", stacklevel=1)
 
 

@@ -19,22 +19,41 @@ class Batch(NamedTuple):
     src: source pieces, ending with EOS [B, S].
     tgt_in: what the decoder reads, BOS y_1 ... y_n [B, T].
     tgt_out: what it should answer, y_1 ... y_n EOS [B, T].
+    guide: given alignments [B, T, S], each row even over the source pieces that its target piece is linked
+        to, or zero; None where attention is not guided.
     """
 
     indices: Tensor
     src: Tensor
     tgt_in: Tensor
     tgt_out: Tensor
+    guide: Tensor | None
 
 
 def collate(rows: Sequence[dict[str, Any]], *, pad_id: int, bos_id: int) -> Batch:
-    """Pad `rows` to a Batch; each has "index", and "src_ids" and "tgt_ids", lists that end with EOS."""
+    """Pad `rows` to a Batch; each has "index", and "src_ids" and "tgt_ids", lists that end with EOS.
+
+    "links", where given, is a flat list t_1, s_1, t_2, s_2, … of linked target and source pieces.
+    """
+    src = _pad([row["src_ids"] for row in rows], pad_id)
+    tgt_out = _pad([row["tgt_ids"] for row in rows], pad_id)
+    guided = "links" in rows[0]
     return Batch(
         indices=torch.tensor([row["index"] for row in rows], dtype=torch.long),
-        src=_pad([row["src_ids"] for row in rows], pad_id),
+        src=src,
         tgt_in=_pad([[bos_id, *row["tgt_ids"][:-1]] for row in rows], pad_id),
-        tgt_out=_pad([row["tgt_ids"] for row in rows], pad_id),
+        tgt_out=tgt_out,
+        guide=_guide([row["links"] for row in rows], tgt_out.size(1), src.size(1)) if guided else None,
     )
+
+
+def _guide(links: Sequence[Sequence[int]], num_tgt: int, num_src: int) -> Tensor:
+    """Rows [B, T, S] that are even over the linked source pieces."""
+    guide = torch.zeros(len(links), num_tgt, num_src)
+    for each, flat in zip(guide, links, strict=True):
+        pairs = torch.tensor(flat, dtype=torch.long).view(-1, 2)
+        each[pairs[:, 0], pairs[:, 1]] = 1
+    return guide / guide.sum(dim=-1, keepdim=True).clamp_min(1)
 
 
 def _pad(sentences: Sequence[Sequence[int]], pad_id: int) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
+from nmt import alignment
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.data.corpus import filter_pairs
 from nmt.data.tokenizer import Tokenizer
@@ -21,7 +22,8 @@ class TranslationDataModule(L.LightningDataModule):
     """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
 
     Training pairs are filtered by length and ratio, with the counts logged; validation lines are all kept, in
-    order, untouched. `max_tokens` bounds the padded tokens of a batch.
+    order, untouched. `max_tokens` bounds the padded tokens of a batch. With `guided`, training batches carry the
+    corpus' alignments.
     """
 
     def __init__(
@@ -34,16 +36,19 @@ class TranslationDataModule(L.LightningDataModule):
         max_tokens: int,
         num_workers: int,
         seed: int,
+        guided: bool,
     ) -> None:
         super().__init__()
         for split in ("train", "val"):
             if split not in splits:
                 raise UserError(f"the data have no {split} split; training needs train and val")
+        if guided and "alignment" not in splits["train"].column_names:
+            raise UserError("guided_alignment needs alignments of the training text, and the data have none")
         self.tokenizer = tokenizer
         self.max_tokens, self.num_workers, self.seed = max_tokens, num_workers, seed
         self.val_text = splits["val"]
         self.val = encode(splits["val"], tokenizer)
-        encoded = encode(splits["train"], tokenizer)
+        encoded = encode(splits["train"], tokenizer, guided=guided)
         self.train, self.filter_counts = filter_pairs(encoded, max_length=max_length, max_ratio=max_ratio)
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
@@ -90,24 +95,42 @@ class TranslationDataModule(L.LightningDataModule):
         )
 
 
-def encode(dataset: Dataset, tokenizer: Tokenizer) -> Dataset:
-    """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content."""
+def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> Dataset:
+    """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content.
+
+    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces.
+    """
     return dataset.map(
         _encode_rows,
         batched=True,
         with_indices=True,
-        fn_kwargs={"tokenizer": tokenizer},
+        fn_kwargs={"tokenizer": tokenizer, "guided": guided},
         remove_columns=dataset.column_names,
         desc="pieces",
     )
 
 
-def _encode_rows(rows: dict[str, list[str]], indices: list[int], tokenizer: Tokenizer) -> dict[str, Any]:
-    return {
+def _encode_rows(
+    rows: dict[str, list[str]], indices: list[int], tokenizer: Tokenizer, guided: bool
+) -> dict[str, Any]:
+    columns: dict[str, Any] = {
         "index": indices,
         "src_ids": tokenizer.encode_source(rows["src"]),
         "tgt_ids": tokenizer.encode_target(rows["tgt"]),
     }
+    if guided:
+        columns["links"] = [
+            _linked_pieces(*row, tokenizer)
+            for row in zip(rows["src"], rows["tgt"], rows["alignment"], strict=True)
+        ]
+    return columns
+
+
+def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer) -> list[int]:
+    """The sure links of a pair as t_1, s_1, t_2, s_2, … over pieces."""
+    sure, _ = alignment.parse_talp(links)
+    pairs = alignment.piece_links(sure, tokenizer.align_target(tgt)[1], tokenizer.align_source(src)[1])
+    return [place for pair in pairs for place in pair]
 
 
 def _lengths(rows: Dataset) -> tuple[np.ndarray, np.ndarray]:

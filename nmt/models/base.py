@@ -80,6 +80,7 @@ class Translator(nn.Module, ABC):
     pad_id: int
     bos_id: int
     eos_id: int
+    alignment_layer: int | None = None  # whose cross-attention is read as the alignment; None: the mean of all
 
     @property
     @abstractmethod

@@ -1,0 +1,94 @@
+"""Links between the words of a sentence pair: reading and writing them, and their error against gold ones.
+
+A link (i, j) joins source word i and target word j, both from 0 over whitespace words.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt.errors import UserError
+
+Links = set[tuple[int, int]]
+
+
+def parse_pharaoh(line: str) -> Links:
+    """The links of `0-0 1-2`. Raises UserError naming the link that is none."""
+    sure, possible = parse_talp(line)
+    if sure != possible:
+        raise UserError(f"a Pharaoh line has links i-j only, not {line.strip()!r}")
+    return sure
+
+
+def format_pharaoh(links: Iterable[tuple[int, int]]) -> str:
+    """`0-0 1-2`, sorted."""
+    return " ".join(f"{i}-{j}" for i, j in sorted(links))
+
+
+def parse_talp(line: str) -> tuple[Links, Links]:
+    """Sure links (`i-j`) and possible ones (`ipj`); every sure link is possible too. Raises UserError."""
+    sure: Links = set()
+    possible: Links = set()
+    for text in line.split():
+        match = re.fullmatch(r"(\d+)([-p])(\d+)", text)
+        if match is None:
+            raise UserError(f"{text!r} is no link: links are i-j (sure) or ipj (possible), from 0")
+        link = int(match[1]), int(match[3])
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return sure, possible
+
+
+def read_alignments(path: str | Path) -> list[tuple[Links, Links]]:
+    """Sure and possible links of each line of a `.talp` or Pharaoh file; an empty line is a pair without links.
+
+    Raises UserError naming the file, and the line that is none.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if lines[-1] == "":
+        lines.pop()
+    pairs = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            pairs.append(parse_talp(line))
+        except UserError as error:
+            raise UserError(f"{path}:{number}: {error}") from None
+    return pairs
+
+
+class AlignmentScore(NamedTuple):
+    """Alignment error rate, precision and recall over a corpus, each from 0 to 1."""
+
+    aer: float
+    precision: float
+    recall: float
+
+
+def score_alignments(
+    hypotheses: Sequence[Links], sures: Sequence[Links], possibles: Sequence[Links]
+) -> AlignmentScore:
+    """Precision, recall and error against sure links S and possible links P, S within P (Och & Ney 2003).
+
+        AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)
+        precision = |A and P| / |A|        recall = |A and S| / |S|
+
+    Counts are summed over the corpus first. Where there is nothing to find and nothing was found, AER is 0 and
+    the others are 1. Raises ValueError where the counts of sentences differ.
+    """
+    num_links = num_sure = num_in_sure = num_in_possible = 0
+    for found, sure, possible in zip(hypotheses, sures, possibles, strict=True):
+        num_links += len(found)
+        num_sure += len(sure)
+        num_in_sure += len(found & sure)
+        num_in_possible += len(found & (possible | sure))
+    total = num_links + num_sure
+    return AlignmentScore(
+        aer=1 - (num_in_sure + num_in_possible) / total if total else 0.0,
+        precision=num_in_possible / num_links if num_links else 1.0,
+        recall=num_in_sure / num_sure if num_sure else 1.0,
+    )

@@ -1,0 +1,91 @@
+"""From attention weights between pieces to weights between words, and from those to links.
+
+Weights are [T, S], or [target words, source words] once they are between words: NumPy arrays or tensors of any
+origin.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.alignment.links import Links
+
+
+def as_array(weights: Any) -> NDArray[np.float64]:
+    """Weights as float64 NumPy; a tensor may be on any device, of any precision, and in a graph.
+
+    A tuple of tensors, one a layer, as other libraries return them, is stacked: [L, ...].
+    """
+    if hasattr(weights, "detach"):
+        weights = weights.detach().cpu().double().numpy()
+    elif isinstance(weights, list | tuple):
+        weights = [as_array(each) for each in weights]
+    return np.asarray(weights, dtype=np.float64)
+
+
+def words_from_pieces(
+    weights: Any,
+    tgt_words: Sequence[int],
+    src_words: Sequence[int],
+    *,
+    num_tgt_words: int,
+    num_src_words: int,
+) -> NDArray[np.floating]:
+    """Weights between pieces [T, S] as weights between words [num_tgt_words, num_src_words].
+
+    `tgt_words` [T] and `src_words` [S] give the word of each piece, -1 for what is no word (end of sentence).
+    Those positions are left out and each row is divided by what remains; then a source word has the sum of
+    its pieces, and a target word the mean of its pieces' rows. A word without pieces has zeros, and so has a
+    row of which nothing remains. Raises ValueError where the lengths differ.
+    """
+    pieces = as_array(weights)
+    sources, targets = np.asarray(src_words, dtype=int), np.asarray(tgt_words, dtype=int)
+    if pieces.shape != (len(targets), len(sources)):
+        raise ValueError(
+            f"weights are {pieces.shape} but there are {len(targets)} target and {len(sources)} source pieces"
+        )
+    by_source_word = np.zeros((len(targets), num_src_words))
+    np.add.at(by_source_word.T, sources[sources >= 0], pieces[:, sources >= 0].T)
+    remaining = by_source_word.sum(axis=1, keepdims=True)
+    rows = np.divide(by_source_word, remaining, out=np.zeros_like(by_source_word), where=remaining > 0)
+    sums = np.zeros((num_tgt_words, num_src_words))
+    np.add.at(sums, targets[targets >= 0], rows[targets >= 0])
+    num_pieces = np.bincount(targets[targets >= 0], minlength=num_tgt_words)
+    return sums / np.maximum(num_pieces, 1)[:, None]
+
+
+def shift_reading(weights: Any, reading: Literal["emitted", "fed"]) -> NDArray[np.floating]:
+    """The row of each target piece, [T - 1, S], out of rows [T, S] of which the last emits the end of sentence.
+
+    emitted: row t belongs to the piece that step t emits (Bahdanau et al. 2015, figure 3). fed: row t belongs to
+    the piece that step t is fed, so that each piece has the row after its own (Luong et al. 2015, section 5.4).
+    Raises ValueError for another reading.
+    """
+    if reading not in ("emitted", "fed"):
+        raise ValueError(f"a reading is emitted or fed, not {reading!r}")
+    rows = as_array(weights)
+    return rows[:-1] if reading == "emitted" else rows[1:]
+
+
+def links_from_weights(
+    weights: Any, method: Literal["argmax", "mutual", "threshold"] = "argmax", *, threshold: float = 0.3
+) -> Links:
+    """Links (source word, target word) out of weights between words; none for weights of zero.
+
+    argmax: each target word to its most attended source word (the first of equals). mutual: those of them where
+    no other target word attends more to that source word. threshold: every pair of at least `threshold`.
+    Raises ValueError for another method.
+    """
+    rows = as_array(weights)
+    if rows.size == 0:
+        return set()
+    if method == "threshold":
+        return {(int(i), int(j)) for j, i in np.argwhere((rows >= threshold) & (rows > 0))}
+    links = {(int(i), j) for j, i in enumerate(rows.argmax(axis=1)) if rows[j, i] > 0}
+    if method == "argmax":
+        return links
+    if method == "mutual":
+        return {(i, j) for i, j in links if rows[j, i] == rows[:, i].max()}
+    raise ValueError(f"a method is argmax, mutual or threshold, not {method!r}")

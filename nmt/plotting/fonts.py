@@ -1,0 +1,61 @@
+"""Which fonts draw the words, how large a drawn word is, and what is said of a character that no font has."""
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib import font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+log = logging.getLogger(__name__)
+
+# Fonts to fall back on, in order, where DejaVu Sans (Latin, Greek, Cyrillic, Vietnamese) has no glyph.
+FALLBACKS = (
+    *("Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
+    *("Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Arial Unicode MS", "Noto Sans", "Unifont"),
+)
+_reported: set[str] = set()  # characters without a glyph, each said once a process and not once a picture
+
+
+def font_families() -> list[str]:
+    """DejaVu Sans, which comes with matplotlib, then what this machine has for other scripts."""
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return ["DejaVu Sans", *(name for name in FALLBACKS if name in installed)]
+
+
+def extent(figure: Figure, text: str, style: dict[str, Any]) -> tuple[float, float]:
+    """Inches that a text reaches to the right of its anchor and above it."""
+    canvas = figure.canvas
+    assert isinstance(canvas, FigureCanvasAgg)
+    drawn = figure.text(0, 0, text, **style)
+    box = drawn.get_window_extent(canvas.get_renderer())
+    drawn.remove()
+    return box.x1 / figure.dpi, box.y1 / figure.dpi
+
+
+@contextmanager
+def missing_glyphs_logged() -> Iterator[None]:
+    """Characters that no font has become one message, which says what to install; other warnings stay warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", message="Glyph .* missing")
+        yield
+    missing = set()
+    for warning in caught:
+        if match := re.match(r"Glyph (\d+) .*missing", str(warning.message)):
+            missing.add(chr(int(match[1])))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if new := sorted(missing - _reported):
+        log.warning(
+            "no font here has %s: install a font that does, such as Noto Sans CJK (on Debian, fonts-noto-cjk), "
+            "then remove %s, where matplotlib keeps its list of fonts",
+            " ".join(new[:10]),
+            Path(matplotlib.get_cachedir()) / "fontlist*.json",
+        )
+        _reported.update(new)

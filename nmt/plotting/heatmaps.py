@@ -1,0 +1,318 @@
+"""Weights as grids of cells: one sentence, its heads, its course through training, or several on a page.
+
+White is 0 and dark blue is 1; gold links are outlined. Lengths are in inches, from the top left corner. Sizes
+follow from what the words measure, so that no label is cut off or covers another.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from nmt.plotting.fonts import extent, font_families, missing_glyphs_logged
+from nmt.plotting.sentence import Sentence, fitting
+
+CELL = 0.42  # a word, in a picture of one sentence; shrinking where it is long
+CELL_ON_PAGE = 0.3
+LARGEST_CELL_IN_GRID, SMALLEST_CELL_IN_GRID = 0.22, 0.12  # at the smallest, words can still be read
+LONGEST_SIDE = 14.0  # of the cells of one sentence, and of a row of a page
+LONGEST_ROW = 24.0  # of the cells of a row of small grids, unless they are at their smallest
+MARGIN = 0.12  # around the whole
+GAP = 0.15  # between small grids; twice that between sentences
+LABEL_GAP = 0.05  # between a word and the cells
+HEADING_GAP = 0.1  # below a heading
+ROTATION = 60  # degrees, of the source words
+MOST_COLUMNS_WITH_VALUES, SMALLEST_CELL_WITH_VALUES = 14, 0.24
+DPI = 100
+
+
+def heatmap(
+    weights: Any,
+    source: Sequence[str],
+    target: Sequence[str],
+    *,
+    title: str | None = None,
+    gold: Iterable[tuple[int, int]] | None = None,
+) -> Figure:
+    """Weights [T, S] as a grid: source along the top, target down the side.
+
+    Each cell says its weight, in hundredths, where there is room. `gold` links (source, target) are outlined.
+    The figure grows with the sentence and with its longest words. Raises ValueError where the labels do not fit
+    the weights.
+    """
+    figure = _new_figure()
+    panel = _sentence_panel(figure, Sentence(weights, source, target, title, gold), largest_cell=CELL)
+    return _place(figure, [(panel, 0.0, 0.0)], heading="")
+
+
+def page(sentences: Sequence[Sentence]) -> Figure:
+    """Several sentences, from left to right and then downwards.
+
+    Raises ValueError where there are none, and where the labels of one do not fit its weights.
+    """
+    if not sentences:
+        raise ValueError("a page needs a sentence or more, got 0")
+    figure = _new_figure()
+    placed = []
+    x = y = row_height = 0.0
+    for sentence in sentences:
+        panel = _sentence_panel(figure, sentence, largest_cell=CELL_ON_PAGE)
+        if x > 0 and x + panel.width > LONGEST_SIDE:
+            x, y, row_height = 0.0, y + row_height + 2 * GAP, 0.0
+        placed.append((panel, x, y))
+        x, row_height = x + panel.width + 2 * GAP, max(row_height, panel.height)
+    return _place(figure, placed, heading="")
+
+
+def head_grid(
+    weights: Any,
+    source: Sequence[str],
+    target: Sequence[str],
+    *,
+    title: str | None = None,
+    gold: Iterable[tuple[int, int]] | None = None,
+) -> Figure:
+    """Weights [L, K, T, S] as L rows of K small grids, one a head; words stand at the outer ones only.
+
+    Raises ValueError where the weights have other dimensions or the labels do not fit them.
+    """
+    values = fitting(weights, source, target)
+    if values.ndim != 4 or 0 in values.shape[:2]:
+        raise ValueError(f"weights are [layers, heads, T, S], one of each or more, got {values.shape}")
+    rows = [
+        [(f"layer {layer} head {head}", each) for head, each in enumerate(heads, start=1)]
+        for layer, heads in enumerate(values, start=1)
+    ]
+    return _grid(rows, source, target, title, gold, cell=_small_cell(values.shape[1] * len(source)))
+
+
+def strip(
+    steps: Sequence[tuple[int, Any]],
+    source: Sequence[str],
+    target: Sequence[str],
+    *,
+    title: str | None = None,
+    gold: Iterable[tuple[int, int]] | None = None,
+) -> Figure:
+    """The same sentence in the course of training: a small grid for each (step, weights [T, S]), in that order.
+
+    They stand in one row as far as it goes and then in the next. Raises ValueError where there are none and
+    where the labels do not fit the weights.
+    """
+    if not steps:
+        raise ValueError("a strip needs a step or more, got 0")
+    grids = [(f"step {step}", fitting(weights, source, target)) for step, weights in steps]
+    cell = _small_cell(len(steps) * len(source))
+    in_row = max(1, int(LONGEST_ROW / (cell * max(1, len(source)))))
+    rows = [grids[start : start + in_row] for start in range(0, len(grids), in_row)]
+    return _grid(rows, source, target, title, gold, cell=cell)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Panel:
+    """One grid with the words and the heading that it shows, measured."""
+
+    values: NDArray[np.float64]
+    source: Sequence[str]  # empty where another panel shows them, like the target
+    target: Sequence[str]
+    heading: str
+    heading_left: float
+    gold: Collection[tuple[int, int]]
+    cell: float
+    left: float  # from the panel's edge to the cells
+    top: float
+    width: float  # of the whole
+    height: float
+
+
+def _sentence_panel(figure: Figure, sentence: Sentence, *, largest_cell: float) -> _Panel:
+    values = fitting(sentence.weights, sentence.source, sentence.target)
+    gold = set(sentence.gold or ())
+    return _measure(
+        figure,
+        values,
+        sentence.source,
+        sentence.target,
+        heading=_heading(sentence.title, gold),
+        heading_over_words=True,
+        gold=gold,
+        cell=min(largest_cell, LONGEST_SIDE / max(1, *values.shape)),
+    )
+
+
+def _grid(
+    rows: Sequence[Sequence[tuple[str, NDArray[np.float64]]]],
+    source: Sequence[str],
+    target: Sequence[str],
+    title: str | None,
+    gold: Iterable[tuple[int, int]] | None,
+    *,
+    cell: float,
+) -> Figure:
+    """Small grids (heading, weights) of the same words, which stand above the first row and beside the first column."""
+    figure = _new_figure()
+    links = set(gold or ())
+    panels = [
+        [
+            _measure(
+                figure,
+                values,
+                source if row == 0 else (),
+                target if column == 0 else (),
+                heading=heading,
+                heading_over_words=False,
+                gold=links,
+                cell=cell,
+            )
+            for column, (heading, values) in enumerate(each)
+        ]
+        for row, each in enumerate(rows)
+    ]
+    widths = [
+        max(each[column].width for each in panels if column < len(each)) for column in range(len(panels[0]))
+    ]
+    lefts = np.cumsum([0.0, *(width + GAP for width in widths)]).tolist()
+    tops = np.cumsum([0.0, *(each[0].height + GAP for each in panels)]).tolist()
+    placed = [
+        (panel, lefts[column], tops[row])
+        for row, each in enumerate(panels)
+        for column, panel in enumerate(each)
+    ]
+    return _place(figure, placed, heading=_heading(title, links))
+
+
+def _measure(
+    figure: Figure,
+    values: NDArray[np.float64],
+    source: Sequence[str],
+    target: Sequence[str],
+    *,
+    heading: str,
+    heading_over_words: bool,
+    gold: Collection[tuple[int, int]],
+    cell: float,
+) -> _Panel:
+    """How large a panel is. `heading_over_words`: the heading starts above the target words, not above the cells."""
+    source_style, target_style = _source_style(cell), _word_style(cell)
+    with missing_glyphs_logged():
+        above = [extent(figure, word, source_style) for word in source]
+        beside = [extent(figure, word, target_style)[0] for word in target]
+        heading_width, heading_height = extent(figure, heading, _heading_style())
+    left = LABEL_GAP + max(beside) if beside else 0.0
+    top = LABEL_GAP + max((height for _, height in above), default=0.0)
+    top += heading_height + HEADING_GAP if heading and source else heading_height
+    num_rows, num_columns = (max(1, size) for size in values.shape)
+    heading_left = 0.0 if heading_over_words else left
+    right_edges = [left + cell * (s + 0.5) + width for s, (width, _) in enumerate(above)]
+    return _Panel(
+        values=values,
+        source=source,
+        target=target,
+        heading=heading,
+        heading_left=heading_left,
+        gold=gold,
+        cell=cell,
+        left=left,
+        top=top,
+        width=max(left + cell * num_columns, heading_left + heading_width, *right_edges, 0.0),
+        height=top + cell * num_rows,
+    )
+
+
+def _place(figure: Figure, placed: Sequence[tuple[_Panel, float, float]], *, heading: str) -> Figure:
+    """Draw each panel with its upper left corner at (x, y), below the heading of the whole, on a figure that fits."""
+    with missing_glyphs_logged():
+        heading_width, heading_height = extent(figure, heading, _heading_style())
+    below = MARGIN + (heading_height + HEADING_GAP if heading else 0.0)
+    width = MARGIN + max(heading_width, *(x + panel.width for panel, x, _ in placed)) + MARGIN
+    height = below + max(y + panel.height for panel, _, y in placed) + MARGIN
+    figure.set_size_inches(width, height)
+    if heading:
+        _write(figure, heading, MARGIN, MARGIN)
+    for panel, x, y in placed:
+        if panel.heading:
+            _write(figure, panel.heading, MARGIN + x + panel.heading_left, below + y)
+        num_rows, num_columns = (max(1, size) for size in panel.values.shape)
+        bottom = below + y + panel.top + panel.cell * num_rows
+        axes = figure.add_axes(
+            (
+                (MARGIN + x + panel.left) / width,
+                1 - bottom / height,
+                panel.cell * num_columns / width,
+                panel.cell * num_rows / height,
+            )
+        )
+        _draw(axes, panel)
+    return figure
+
+
+def _write(figure: Figure, heading: str, x: float, y: float) -> None:
+    width, height = figure.get_size_inches()
+    figure.text(x / width, 1 - y / height, heading, va="top", **_heading_style())
+
+
+def _draw(axes: Axes, panel: _Panel) -> None:
+    num_rows, num_columns = panel.values.shape
+    if panel.values.size:
+        axes.imshow(panel.values, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.set_xticks(range(len(panel.source)), panel.source, **_source_style(panel.cell))
+    axes.set_yticks(range(len(panel.target)), panel.target, **_word_style(panel.cell))
+    axes.tick_params(length=0, labeltop=True, labelbottom=False, labelleft=True, pad=2)
+    axes.set_xticks(np.arange(0.5, num_columns), minor=True)
+    axes.set_yticks(np.arange(0.5, num_rows), minor=True)
+    axes.set_xlim(-0.5, max(1, num_columns) - 0.5)
+    axes.set_ylim(max(1, num_rows) - 0.5, -0.5)
+    axes.grid(which="minor", color="0.9", linewidth=0.5)
+    axes.tick_params(which="minor", length=0)
+    axes.spines[:].set_color("0.6")
+    if num_columns <= MOST_COLUMNS_WITH_VALUES and panel.cell >= SMALLEST_CELL_WITH_VALUES:
+        _write_values(axes, panel)
+    for i, j in panel.gold:
+        outline = Rectangle((i - 0.5, j - 0.5), 1, 1, fill=False, edgecolor="tab:orange")
+        outline.set_linewidth(1.6 if panel.cell >= SMALLEST_CELL_WITH_VALUES else 0.9)
+        axes.add_patch(outline)
+        outline.set_clip_on(False)  # else half of the line is lost at the grid's edge
+        outline.set_zorder(3)
+
+
+def _write_values(axes: Axes, panel: _Panel) -> None:
+    font_size = 0.7 * _word_style(panel.cell)["fontsize"]
+    for t, row in enumerate(panel.values):
+        for s, value in enumerate(row):
+            if value >= 0.005:
+                colour = "white" if value > 0.55 else "0.25"
+                text = f"{100 * value:.0f}"
+                axes.text(s, t, text, ha="center", va="center", fontsize=font_size, color=colour)
+
+
+def _new_figure() -> Figure:
+    figure = Figure(dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _small_cell(words_in_row: int) -> float:
+    return min(LARGEST_CELL_IN_GRID, max(SMALLEST_CELL_IN_GRID, LONGEST_ROW / max(1, words_in_row)))
+
+
+def _heading(title: str | None, gold: Collection[tuple[int, int]]) -> str:
+    return " · ".join(part for part in (title, "outlined: gold links" if gold else None) if part)
+
+
+def _word_style(cell: float) -> dict[str, Any]:
+    font_size = min(10.0, 44 * cell)  # at 1.2 points a line, 60 would touch
+    return {"fontsize": font_size, "parse_math": False, "fontfamily": font_families()}
+
+
+def _source_style(cell: float) -> dict[str, Any]:
+    return {**_word_style(cell), "rotation": ROTATION, "rotation_mode": "anchor", "ha": "left"}
+
+
+def _heading_style() -> dict[str, Any]:
+    return {"fontsize": 8, "color": "0.35", "parse_math": False, "fontfamily": font_families()}

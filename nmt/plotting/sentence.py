@@ -1,0 +1,27 @@
+"""A sentence pair with the attention between its words, as pictures and pages take it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Sentence(NamedTuple):
+    """Weights [T, S] between S source and T target labels; `gold` has links (source, target), both from 0."""
+
+    weights: Any
+    source: Sequence[str]
+    target: Sequence[str]
+    title: str | None = None
+    gold: Iterable[tuple[int, int]] | None = None
+
+
+def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArray[np.float64]:
+    """Weights [..., T, S] as an array. Raises ValueError where the labels do not fit them."""
+    values = np.asarray(weights, dtype=np.float64)
+    if values.shape[-2:] != (len(target), len(source)):
+        raise ValueError(
+            f"weights are {values.shape} but there are {len(target)} target and {len(source)} labels"
+        )
+    return values

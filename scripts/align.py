@@ -1,0 +1,127 @@
+"""Align the words of given pairs by a run's attention, or score an alignment against gold links."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from nmt import alignment
+from nmt.alignment import AlignmentScore, Links
+from nmt.commands import command
+from nmt.data.readers import read_lines
+from nmt.errors import UserError
+from nmt.run import Run, write_atomically
+
+METHODS = ("argmax", "mutual", "threshold")
+READINGS = ("emitted", "fed")
+SYMMETRIZATIONS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
+
+
+def align(cfg: DictConfig) -> AlignmentScore | None:
+    """Write the alignment, or print its error where gold links are given; return that error."""
+    check(cfg)
+    if cfg.alignment is not None:
+        links = [sure for sure, _ in alignment.read_alignments(cfg.alignment)]
+        return score(cfg, links, str(cfg.alignment))
+    run = Run.load(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
+    sources, targets = list(read_lines(Path(cfg.src))), list(read_lines(Path(cfg.tgt)))
+    if len(sources) != len(targets):
+        raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
+    if not run.translator.has_attention:
+        raise UserError(f"{cfg.run} has no attention: it aligns nothing")
+    if cfg.search:
+        return search(cfg, run, sources, targets)
+    links = links_of(cfg, run, sources, targets)
+    if cfg.reverse_run is not None:
+        reverse = Run.load(cfg.reverse_run, checkpoint=cfg.checkpoint, device=cfg.device)
+        backward = links_of(cfg, reverse, targets, sources)
+        links = [
+            alignment.symmetrize(one, {(i, j) for j, i in other}, cfg.symmetrization)
+            for one, other in zip(links, backward, strict=True)
+        ]
+    lines = [alignment.format_pharaoh(each) for each in links]
+    if cfg.output is not None:
+        write_atomically(Path(cfg.output), "".join(f"{line}\n" for line in lines))
+    elif cfg.gold is None:
+        print(*lines, sep="\n")
+    return score(cfg, links, f"{cfg.src}") if cfg.gold is not None else None
+
+
+def links_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> list[Links]:
+    """The links (source word, target word) of each pair."""
+    weights = run.align(sources, targets, layer=cfg.layer, head=cfg.head, reading=cfg.reading)
+    return [
+        alignment.links_from_weights(each, cfg.method, threshold=cfg.threshold)
+        for each in weights
+        if each is not None
+    ]
+
+
+def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> AlignmentScore:
+    """Print the error of every layer and head, and of their means, in both readings, best first."""
+    if cfg.gold is None:
+        raise UserError("search=true needs gold=FILE to score against")
+    found: dict[tuple[int | None, int | None, str], list[Links]] = {}
+    for row, weights in run.attentions(sources, targets):
+        num_layers, num_heads = weights.shape[:2]
+        layers = [*range(num_layers), *([None] if num_layers > 1 else [])]
+        heads = [*range(num_heads), *([None] if num_heads > 1 else [])]
+        for layer in layers:
+            for head in heads:
+                chosen = run.choose_head(weights, layer, head)
+                for reading in READINGS:
+                    links = found.setdefault((layer, head, reading), [set() for _ in sources])
+                    words = run.between_words(chosen, sources[row], targets[row], reading)
+                    links[row] = alignment.links_from_weights(words, cfg.method, threshold=cfg.threshold)
+    sures, possibles = gold_links(cfg, len(sources), cfg.src)
+    scores = {key: alignment.score_alignments(links, sures, possibles) for key, links in found.items()}
+    print(f"{'layer':>5}  {'head':>5}  {'reading':8}  AER    precision  recall")
+    for (layer, head, reading), result in sorted(scores.items(), key=lambda pair: pair[1].aer):
+        names = ("mean" if each is None else each for each in (layer, head))
+        print("{:>5}  {:>5}".format(*names), f" {reading:8}  {result.aer:.3f}  ", end="")
+        print(f"{result.precision:.3f}      {result.recall:.3f}")
+    return min(scores.values())
+
+
+def score(cfg: DictConfig, links: list[Links], name: str) -> AlignmentScore:
+    """Print and return the error of links against the gold file."""
+    result = alignment.score_alignments(links, *gold_links(cfg, len(links), name))
+    print(f"AER {result.aer:.3f}  precision {result.precision:.3f}  recall {result.recall:.3f}")
+    return result
+
+
+def gold_links(cfg: DictConfig, number: int, name: str) -> tuple[list[Links], list[Links]]:
+    """Sure and possible links of each line of the gold file, which must have `number` lines."""
+    gold = alignment.read_alignments(cfg.gold)
+    if len(gold) != number:
+        raise UserError(f"{name} has {number} lines but {cfg.gold} has {len(gold)}")
+    if cfg.flip_gold:
+        gold = [({(i, j) for j, i in sure}, {(i, j) for j, i in possible}) for sure, possible in gold]
+    return [sure for sure, _ in gold], [possible for _, possible in gold]
+
+
+def check(cfg: DictConfig) -> None:
+    """Raise UserError for settings that do not go together, or that are none."""
+    for key, choices in (("method", METHODS), ("reading", READINGS), ("symmetrization", SYMMETRIZATIONS)):
+        if cfg[key] not in choices:
+            raise UserError(f"{key}={cfg[key]}: choose one of {', '.join(choices)}")
+    if cfg.alignment is not None:
+        given = [key for key in ("run", "src", "tgt", "output", "reverse_run") if cfg[key] is not None]
+        if cfg.gold is None or given:
+            raise UserError(
+                f"alignment=FILE is scored with gold=FILE alone{', not with ' + given[0] if given else ''}"
+            )
+        return
+    for key in ("run", "src", "tgt"):
+        if cfg[key] is None:
+            raise UserError(f"{key} is required: give {key}={'RUN_DIR' if key == 'run' else 'FILE'}")
+    if cfg.search and (cfg.output is not None or cfg.reverse_run is not None):
+        raise UserError("search=true scores layers and heads of one run: leave output and reverse_run out")
+
+
+@command("align")
+def main(cfg: DictConfig) -> None:
+    align(cfg)
+
+
+if __name__ == "__main__":
+    main()
