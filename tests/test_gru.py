@@ -30,7 +30,7 @@ from nmt.masks import masked_softmax
 from nmt.models.base import Memory, select
 from nmt.models.cells import GRULayer, LSTMLayer
 from nmt.models.gru import GRUTranslator, RecurrentEncoder
-from nmt.models.wirings import AttendThenUpdate, Decoder, DecoderState, UpdateThenAttend
+from nmt.models.wirings import AttendThenUpdate, Conditional, Decoder, DecoderState, UpdateThenAttend
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 PAD, BOS, EOS = 0, 1, 2
@@ -60,6 +60,7 @@ WIRINGS = {
     "attend_then_update": AttendThenUpdate,
     "update_then_attend": partial(UpdateThenAttend, input_feeding=False),
     "input_feeding": partial(UpdateThenAttend, input_feeding=True),
+    "conditional": Conditional,
 }
 
 
@@ -74,7 +75,7 @@ class Case(NamedTuple):
 CASES = [
     Case(score, wiring, num_layers)
     for score, wiring, num_layers in product(ATTENTIONS, WIRINGS, (1, 2))
-    if (score, wiring) != ("none", "input_feeding")
+    if score != "none" or wiring not in ("input_feeding", "conditional")
 ]
 STACKS = [
     Case("bahdanau", "attend_then_update", 1, "lstm"),
@@ -82,6 +83,7 @@ STACKS = [
     Case("luong_general", "input_feeding", 3, "lstm", residual=True),
     Case("luong_general", "input_feeding", 3, "gru", residual=True),
     Case("none", "update_then_attend", 2, "gru", residual=True),
+    Case("bahdanau", "conditional", 2, "lstm"),
 ]
 every_equation = pytest.mark.parametrize("case", CASES + STACKS, ids=lambda case: "-".join(map(str, case)))
 every_case = pytest.mark.parametrize(
@@ -262,7 +264,11 @@ def reference_forward(model: nn.Module, case: Case, src, tgt_in):
             below = x
             state[layer] = cell(x, state[layer])
             x = state[layer][0] + (below if case.residual and layer > 0 else 0)
-        if case.wiring == "attend_then_update":
+        if case.wiring == "conditional":
+            context, weights = reference_attend(p, case.score, x, states)
+            state[-1] = cell_of(p, "decoder.transition", case.cell)(context, state[-1])
+            features = np.concatenate((state[-1][0], context, embedded))
+        elif case.wiring == "attend_then_update":
             top = state[-1][0]
             features = np.concatenate((x, context, embedded))
         else:
@@ -588,6 +594,11 @@ def test_tied_source_without_a_joint_vocabulary_is_refused():
 def test_input_feeding_without_attention_is_refused():
     with pytest.raises(ValueError, match=r"input feeding .* attention=none"):
         build(Case("none", "input_feeding", 1))
+
+
+def test_the_conditional_wiring_without_attention_is_refused():
+    with pytest.raises(ValueError, match=r"conditional wiring .* attention=none"):
+        build(Case("none", "conditional", 1))
 
 
 def test_residual_layers_without_a_stack_are_refused():

@@ -5,6 +5,12 @@
         s_t = RNN([E y_{t-1}; c_t], s_{t-1})           c_t = attend(s_t)
         r_t = tanh(W_r [s_t; c_t; E y_{t-1}])          r_t = tanh(W_c [c_t; s_t])
 
+    conditional (Sennrich et al. 2017)
+        s'_t = RNN(E y_{t-1}, s_{t-1})
+        c_t = attend(s'_t)
+        s_t = RNN'(c_t, s'_t)
+        r_t = tanh(W_r [s_t; c_t; E y_{t-1}])
+
 Which score `attend` uses is the attention's business alone.
 """
 
@@ -234,6 +240,36 @@ class UpdateThenAttend(Decoder):
         """Luong eq. 5: s̃_t = tanh(W_c [c_t; s_t])."""
         features = output if context is None else torch.cat((context, output), dim=-1)
         return torch.tanh(self.readout(features))
+
+
+class Conditional(Decoder):
+    """The conditional GRU of Nematus (Sennrich et al. 2017, section 4): two transitions around the attention.
+
+    The query s'_t has read the last piece, as in Luong's wiring, and the context enters the recurrence, as in
+    Bahdanau's. The second transition is one cell on the top layer. Raises ValueError without attention.
+    """
+
+    def __init__(self, settings: DecoderSettings) -> None:
+        if settings.attention is None:
+            raise ValueError("the conditional wiring reads a context: attention=none has none to read")
+        super().__init__(
+            settings,
+            input_size=settings.embedding_size,
+            features_size=settings.hidden_size + settings.memory_size + settings.embedding_size,
+        )
+        self.transition = settings.cell(input_size=settings.memory_size, hidden_size=settings.hidden_size)
+
+    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> tuple[Readout, DecoderState]:
+        output, hidden = self.rnn(embedded.unsqueeze(1), state.hidden)
+        attended = self.attend(output.squeeze(1), memory, state.position, state.past)
+        assert attended is not None
+        context, weights, heads, past = attended
+        output, top = self.transition.run(context.unsqueeze(1), tuple(part[:, -1] for part in hidden))
+        hidden = tuple(
+            torch.cat((part[:, :-1], new.unsqueeze(1)), dim=1) for part, new in zip(hidden, top, strict=True)
+        )
+        readout = torch.tanh(self.readout(torch.cat((output.squeeze(1), context, embedded), dim=-1)))
+        return Readout(readout, weights, heads), DecoderState(hidden, state.position + 1, None, past)
 
 
 def _joined(parts: list[Readout]) -> Readout:
