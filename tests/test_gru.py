@@ -110,6 +110,8 @@ def build(case: Case, *, projected: bool | None = None, **changes) -> GRUTransla
         "hidden_size": H,
         "num_layers": case.num_layers,
         "dropout": 0.0,
+        "variational": False,
+        "word_dropout": 0.0,
         "residual": case.residual,
         "layer_norm": False,
         "tie_output": False,
@@ -317,6 +319,7 @@ def test_encoder_is_torchs_bidirectional_gru_on_packed_sequences(num_layers):
         hidden_size=H,
         num_layers=num_layers,
         dropout=0.0,
+        variational=False,
         residual=False,
         output_size=None,
         layer_norm=False,
@@ -622,6 +625,8 @@ def test_embeddings_start_at_unit_norm_and_padding_at_zero():
         hidden_size=1,
         num_layers=1,
         dropout=0.0,
+        variational=False,
+        word_dropout=0.0,
         residual=False,
         layer_norm=False,
         tie_output=True,
@@ -636,6 +641,16 @@ def test_embeddings_start_at_unit_norm_and_padding_at_zero():
     assert norms[PAD] == 0
     torch.testing.assert_close(norms[PAD + 1 :], torch.ones(V - 1), rtol=0, atol=0.1)
     assert not model.output.bias.any()
+
+
+@pytest.mark.parametrize("option", [{"variational": True, "dropout": 0.5}, {"word_dropout": 0.5}])
+def test_an_option_of_dropout_takes_effect_in_training_alone(option):
+    model, (src, mask), tgt_in = build(DEFAULT, **option), sources(), targets()
+    with torch.no_grad():
+        assert_equals_reference(model, DEFAULT)
+        model.train()
+        first, second = (teacher_forced(model, src, mask, tgt_in).logits for _ in range(2))
+    assert not torch.equal(first, second)
 
 
 @every_case

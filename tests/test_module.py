@@ -34,6 +34,8 @@ def make_module(learning_rate: float = 0.5, guided_alignment: float = 0.0) -> Tr
         hidden_size=5,
         num_layers=1,
         dropout=0.0,
+        variational=False,
+        word_dropout=0.0,
         residual=False,
         layer_norm=False,
         tie_output=True,

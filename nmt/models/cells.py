@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt.dropout import Dropout
+
 State = tuple[Tensor, ...]
 
 
@@ -55,7 +57,7 @@ class RecurrentStack(nn.Module):
         super().__init__()
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
         self.layers = nn.ModuleList(cell(input_size=size, hidden_size=hidden_size) for size in sizes)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.residual = residual
         self.num_states: int = self.layers[0].num_states  # type: ignore[assignment]
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention import Attention
+from nmt.dropout import Dropout, VariationalDropout, WordDropout
 from nmt.masks import reverse_within_length
 from nmt.models.base import Attentions, Forward, Memory, Step, Translator
 from nmt.models.cells import State
@@ -33,6 +34,7 @@ class RecurrentEncoder(nn.Module):
         hidden_size: int,
         num_layers: int,
         dropout: float,
+        variational: bool,
         residual: bool,
         output_size: int | None,
         layer_norm: bool,
@@ -45,7 +47,7 @@ class RecurrentEncoder(nn.Module):
         self.norms = nn.ModuleList(
             nn.LayerNorm(2 * hidden_size) if layer_norm else nn.Identity() for _ in sizes
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.residual = residual
         self.projection = nn.Identity() if output_size is None else nn.Linear(2 * hidden_size, output_size)
         self.output_size = output_size or 2 * hidden_size
@@ -87,7 +89,9 @@ class GRUTranslator(Translator):
     which takes the backward direction alone); an LSTM's cell starts from a projection of its own, without
     tanh. Embeddings start at N(0, 1/E), so that a tied output layer starts with scores of unit variance.
     `tie_output`: W_y is the target embedding; `tie_source`: the source embedding is the target's, which needs
-    one joint vocabulary.
+    one joint vocabulary. `dropout` is on embeddings, encoder states, between layers and on readouts; with
+    `variational` the units dropped are the same at every position (but between layers). `word_dropout` drops
+    whole words of either input. `step` is for decoding: it drops nothing.
 
     Raises ValueError where sizes or ties do not fit, or a setting could not take effect.
     """
@@ -105,6 +109,8 @@ class GRUTranslator(Translator):
         hidden_size: int,
         num_layers: int,
         dropout: float,
+        variational: bool,
+        word_dropout: float,
         residual: bool,
         layer_norm: bool,
         tie_output: bool,
@@ -134,6 +140,7 @@ class GRUTranslator(Translator):
         self.encoder = encoder(
             input_size=embedding_size,
             dropout=dropout,
+            variational=variational,
             residual=residual,
             layer_norm=layer_norm,
             cell=cell,
@@ -160,7 +167,8 @@ class GRUTranslator(Translator):
             self.encoder.summary_size, self.decoder.rnn.num_states * num_layers * hidden_size
         )
         self.norm = nn.LayerNorm(embedding_size) if layer_norm else nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
+        self.word_dropout = WordDropout(word_dropout)
         self.output = nn.Linear(self.decoder.readout_size, tgt_vocab_size)  # W_y
         for embedding in (self.src_embedding, self.tgt_embedding):
             nn.init.normal_(embedding.weight, std=embedding_size**-0.5)
@@ -174,7 +182,8 @@ class GRUTranslator(Translator):
         return self.decoder.attention is not None
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
-        states, summary = self.encoder(self.dropout(self.src_embedding(src)), src_mask)
+        embedded = self.dropout(self.word_dropout(self.src_embedding(src)))  # [B, S, E]
+        states, summary = self.encoder(embedded, src_mask)
         attention = self.decoder.attention
         keys = None if attention is None else attention.project_keys(states)
         return Memory(states, src_mask, keys, summary)
@@ -198,12 +207,12 @@ class GRUTranslator(Translator):
     def step(
         self, tgt_prev: Tensor, state: DecoderState, memory: Memory, *, need_weights: bool = False
     ) -> Step:
-        embedded = self.dropout(self.tgt_embedding(tgt_prev))  # [N, E]
+        embedded = self.tgt_embedding(tgt_prev)  # [N, E]
         read, state = self.decoder.step(embedded, state, memory)
-        return Step(self._logits(read.readout), state, read.weights if need_weights else None)
+        return Step(self.output(self.norm(read.readout)), state, read.weights if need_weights else None)
 
     def _read(self, memory: Memory, tgt_in: Tensor) -> Readout:
-        embedded = self.dropout(self.tgt_embedding(tgt_in))  # [B, T, E]
+        embedded = self.dropout(self.word_dropout(self.tgt_embedding(tgt_in)))  # [B, T, E]
         return self.decoder.unroll(embedded, self.init_state(memory), memory)
 
     def _logits(self, readout: Tensor) -> Tensor:
