@@ -101,6 +101,7 @@ def test_statistics_are_means_over_pieces():
     found = alignment.statistics([np.eye(2), np.array([[0.5, 0.5, 0.0, 0.0]])])
     assert found["entropy"] == pytest.approx(math.log(2) / 3)
     assert found["concentration"] == pytest.approx(2.5 / 3)
+    assert found["locality"] == pytest.approx((1 + 1 + 0.75) / 3)
     assert found["coverage"] == pytest.approx(4 / 6)
     assert found["diagonality"] == pytest.approx(1 / 2)  # the second has one row, which does not move
     with pytest.raises(ValueError, match="0 sentences"):

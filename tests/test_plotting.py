@@ -1,14 +1,19 @@
-"""What a heatmap shows, read back from the figure; a person has looked at the pictures besides."""
+"""What figures and pages show, read back from them; a person has looked at the pictures besides."""
 
+import base64
+import hashlib
 import logging
 import subprocess
 import sys
 import warnings
+from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
+from PIL import Image, ImageSequence
 
 from nmt import plotting
 from nmt.plotting import fonts
@@ -47,8 +52,10 @@ def test_gold_links_are_outlined_at_source_column_and_target_row():
 
 
 def test_labels_that_do_not_fit_the_weights_are_refused():
-    with pytest.raises(ValueError, match=r"\(2, 3\)"):
+    with pytest.raises(ValueError, match=r"\(2, 3\) but there are 2 target and 2 source"):
         plotting.heatmap(weights(2, 3), ["a", "b"], ["c", "d"])
+    with pytest.raises(ValueError, match=r"\(1, 2, 2\)"):
+        plotting.heatmap(np.eye(2)[None], ["a", "b"], ["c", "d"])
 
 
 @pytest.mark.parametrize("size", [(1, 1), (6, 5), (60, 70)])
@@ -93,11 +100,9 @@ def test_a_sentence_without_words_is_an_empty_picture(size):
 
 
 def test_a_picture_says_what_its_outlines_are():
-    def headings(**settings):
-        return [text.get_text() for text in plotting.heatmap([[1.0]], ["a"], ["b"], **settings).texts]
-
-    assert headings() == []
-    assert headings(title="x $y$", gold={(0, 0)}) == ["x $y$ · outlined: gold links"]
+    assert headings(plotting.heatmap([[1.0]], ["a"], ["b"])) == []
+    figure = plotting.heatmap([[1.0]], ["a"], ["b"], title="x $y$", gold={(0, 0)})
+    assert headings(figure) == ["x $y$ · outlined: gold links"]
 
 
 def test_a_character_without_a_glyph_is_one_message_however_often_it_is_drawn(caplog, monkeypatch):
@@ -112,6 +117,243 @@ def test_a_character_without_a_glyph_is_one_message_however_often_it_is_drawn(ca
 def test_other_warnings_are_not_swallowed():
     with pytest.warns(UserWarning, match="something else"), fonts.missing_glyphs_logged():
         warnings.warn("something else", stacklevel=1)
+
+
+def labels(axes):
+    return [[label.get_text() for label in side] for side in (axes.get_xticklabels(), axes.get_yticklabels())]
+
+
+def headings(figure):
+    return [text.get_text() for text in figure.texts]
+
+
+def assert_whole(figure):
+    """Nothing reaches the edge of the picture, and no heading covers another heading or cells."""
+    pixels = plotting.to_array(figure)
+    for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+        assert edge.min() == 255
+    boxes = [text.get_window_extent() for text in figure.texts]
+    cells = [axes.get_window_extent() for axes in figure.axes]
+    for number, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[number + 1 :] + cells)
+
+
+@pytest.mark.parametrize("words", [2, 6])
+def test_each_head_has_a_grid_and_the_words_stand_at_the_outer_ones(words):
+    values = np.random.default_rng(1).random((2, 3, words, words))
+    source, target = SOURCE[:1] * words, TARGET[:words]
+    figure = plotting.head_grid(values, source, target, title="one", gold={(1, 0)})
+    names = [f"layer {layer} head {head}" for layer in (1, 2) for head in (1, 2, 3)]
+    assert headings(figure) == ["one · outlined: gold links", *names]
+    for number, axes in enumerate(figure.axes):
+        np.testing.assert_array_equal(axes.images[0].get_array(), values[number // 3, number % 3])
+        assert labels(axes) == [source if number < 3 else [], [] if number % 3 else target]
+        assert [(patch.get_x(), patch.get_y()) for patch in axes.patches] == [(0.5, -0.5)]
+    corners = [(round(axes.get_position().x0, 9), round(axes.get_position().y0, 9)) for axes in figure.axes]
+    assert len(set(corners)) == 6
+    assert len({x for x, _ in corners}) == 3
+    assert len({y for _, y in corners}) == 2
+    assert_whole(figure)
+
+
+def test_heads_without_their_dimensions_are_refused():
+    with pytest.raises(ValueError, match=r"\[layers, heads, T, S\].*got \(3, 2, 2\)"):
+        plotting.head_grid(np.zeros((3, 2, 2)), ["a", "b"], ["c", "d"])
+    with pytest.raises(ValueError, match=r"\(2, 2\) but there are 3 target and 2 source"):
+        plotting.head_grid(np.zeros((1, 3, 2, 2)), ["a", "b"], ["c", "d", "e"])
+
+
+def test_a_strip_has_a_grid_for_each_step_in_order_and_goes_on_below():
+    steps = [(10**number, weights(6, 5)) for number in range(12)]
+    figure = plotting.strip(steps, SOURCE, TARGET)
+    assert headings(figure) == [f"step {10**number}" for number in range(12)]
+    bottoms = [round(axes.get_position().y0, 9) for axes in figure.axes]
+    assert bottoms == sorted(bottoms, reverse=True)
+    assert len(set(bottoms)) == 2
+    assert [bool(labels(axes)[0]) for axes in figure.axes] == [bottom == bottoms[0] for bottom in bottoms]
+    assert_whole(figure)
+    with pytest.raises(ValueError, match="a step or more, got 0"):
+        plotting.strip([], SOURCE, TARGET)
+    with pytest.raises(ValueError, match=r"\(2, 2\) but there are 6 target and 5 source"):
+        plotting.strip([(1, np.eye(2))], SOURCE, TARGET)
+
+
+def test_a_page_has_each_sentence_with_its_own_words():
+    long = ["Donaudampfschifffahrtsgesellschaft"] * 40
+    sentences = [
+        plotting.Sentence(weights(6, 5), SOURCE, TARGET, "one", {(0, 0)}),
+        plotting.Sentence(weights(2, 2), ["a", "b"], ["c", "d"]),
+        plotting.Sentence(weights(40, 40), long, long, "three"),
+        plotting.Sentence(np.zeros((0, 2)), ["a", "b"], []),
+    ]
+    figure = plotting.page(sentences)
+    assert [labels(axes) for axes in figure.axes] == [
+        [list(each.source), list(each.target)] for each in sentences
+    ]
+    assert headings(figure) == ["one · outlined: gold links", "three"]
+    first, second, third, _ = (axes.get_position() for axes in figure.axes)
+    assert first.x1 < second.x0
+    assert third.y1 < min(first.y0, second.y0)
+    assert_whole(figure)
+    with pytest.raises(ValueError, match="a sentence or more, got 0"):
+        plotting.page([])
+
+
+def test_an_animation_has_a_frame_for_each_figure_all_of_one_size(tmp_path):
+    figures = [plotting.heatmap(np.eye(size), SOURCE[:size], TARGET[:size]) for size in (2, 5, 3)]
+    path = tmp_path / "new" / "one.gif"
+    plotting.to_gif(figures, path, seconds_per_frame=0.5)
+    assert list(path.parent.iterdir()) == [path]
+    with Image.open(path) as image:
+        frames = [frame.convert("RGB") for frame in ImageSequence.Iterator(image)]
+        assert image.n_frames == 3
+        assert image.info["duration"] == 500
+        assert image.info["loop"] == 0
+    sizes = [plotting.to_array(figure).shape for figure in figures]
+    assert {frame.size for frame in frames} == {(max(s[1] for s in sizes), max(s[0] for s in sizes))}
+    height, width, _ = sizes[0]
+    assert np.asarray(frames[0])[height:].min() == 255
+    drawn = np.asarray(frames[0])[:height, :width].astype(int)
+    assert np.abs(drawn - plotting.to_array(figures[0])).max() < 16  # the format has 256 colours
+    with pytest.raises(ValueError, match=r"0\.02 seconds for each, got 0 figures of 1 seconds"):
+        plotting.to_gif([], path, seconds_per_frame=1)
+    with pytest.raises(ValueError, match=r"got 3 figures of 0\.01 seconds"):
+        plotting.to_gif(figures, path, seconds_per_frame=0.01)
+
+
+def test_an_svg_is_well_formed_without_text_and_the_same_again(tmp_path):
+    for name in ("one", "two"):
+        figure = plotting.heatmap(weights(2, 2), ["<a>", "b&--"], ["]]>", "$d$"], title="</svg> -->")
+        plotting.to_svg(figure, tmp_path / f"{name}.svg")
+    content = (tmp_path / "one.svg").read_bytes()
+    assert content == (tmp_path / "two.svg").read_bytes()
+    tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(content).iter()}
+    assert "path" in tags
+    assert not tags & {"text", "script", "a"}
+
+
+def test_characters_that_files_may_not_hold_are_drawn_as_replaced(tmp_path):
+    words = ["a\x01", "\ud800", "\x00"]
+    figure = plotting.heatmap(np.eye(3), words, words, title="\x1b")
+    plotting.to_svg(figure, tmp_path / "one.svg")
+    ElementTree.parse(tmp_path / "one.svg")
+    plotting.to_html(
+        plotting.alignment_page([plotting.Sentence(np.eye(3), words, words)], title="\x1b"),
+        tmp_path / "one.html",
+    )
+    assert Page((tmp_path / "one.html").read_text("utf-8")).find("button") == ["a�", "�", "�"] * 2
+
+
+def test_a_file_stays_as_it_was_where_writing_fails(tmp_path, monkeypatch):
+    path = tmp_path / "one.png"
+    path.write_bytes(b"before")
+    figure = plotting.heatmap([[1.0]], ["a"], ["b"])
+    monkeypatch.setattr(figure, "savefig", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        plotting.to_png(figure, path)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_bleu_by_length_has_a_line_for_each_run_with_gaps_where_there_are_no_sentences():
+    runs = {"bahdanau": [30.0, 25.0, float("nan")], "_none $x$": [20.0, 10.0, 5.0]}
+    figure = plotting.bleu_by_length(["1-10", "11-20", "21+"], runs)
+    axes = figure.axes[0]
+    assert labels(axes)[0] == ["1-10", "11-20", "21+"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(runs)
+    for line, values in zip(axes.lines, runs.values(), strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), np.stack([[0, 1, 2], values], axis=1))
+    assert len({(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.lines}) == 2
+    assert axes.get_ylim()[0] == 0
+    assert plotting.to_array(figure).min() < 120
+    with pytest.raises(ValueError, match="short has 2 values but there are 3 buckets"):
+        plotting.bleu_by_length(["1-10", "11-20", "21+"], {"short": [1.0, 2.0]})
+
+
+def test_learning_curves_have_the_steps_of_each_run():
+    runs = {"one": ([100, 200], [1.0, 2.0]), "two": ([50, 150, 400], [0.5, 3.0, 4.0])}
+    axes = plotting.learning_curves(runs, ylabel="val/bleu").axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "val/bleu")
+    for line, curve in zip(axes.lines, runs.values(), strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), np.transpose(curve))
+    with pytest.raises(ValueError, match="one has 1 values but 2 steps"):
+        plotting.learning_curves({"one": ([1, 2], [1.0])}, ylabel="loss")
+    with pytest.raises(ValueError, match="a run or more, got 0"):
+        plotting.learning_curves({}, ylabel="loss")
+
+
+class Page(HTMLParser):
+    """Elements (tag, attributes, text) of a page; a tag that is closed out of order is an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.open = [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append([tag, dict(attrs), ""])
+        if tag != "meta":
+            self.open.append(self.elements[-1])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        for element in self.open:
+            element[2] += data
+
+    def find(self, tag, **wanted):
+        return [
+            text for name, attrs, text in self.elements if name == tag and wanted.items() <= attrs.items()
+        ]
+
+
+HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "&amp;"]
+
+
+def test_a_web_page_shows_words_weights_and_gold_of_each_sentence():
+    values = weights(6, 5)
+    sentences = [
+        plotting.Sentence(values, SOURCE, TARGET, "one", {(2, 1)}),
+        plotting.Sentence(np.eye(4), HOSTILE, HOSTILE, HOSTILE[0]),
+        plotting.Sentence(np.zeros((0, 1)), ["图书馆"], []),
+    ]
+    text = plotting.alignment_page(sentences, title=HOSTILE[1], target_lang="vi")
+    page = Page(text)
+    assert text.startswith("<!DOCTYPE html>")
+    assert page.find("title") == [HOSTILE[1]]
+    assert page.find("h2") == ["one", HOSTILE[0], "Sentence 3"]
+    assert page.find("button") == [*SOURCE, *TARGET, *HOSTILE, *HOSTILE, "图书馆"]
+    assert page.find("th", scope="col") == [*SOURCE, *HOSTILE, "图书馆"]
+    assert page.find("th", scope="row", lang="vi") == [*TARGET, *HOSTILE]
+    cells = [attrs for tag, attrs, _ in page.elements if tag == "td"]  # the first is the corner
+    shades = [float(attrs.get("style", "--w:0").removeprefix("--w:")) for attrs in cells]
+    np.testing.assert_allclose(shades[1:31], values.ravel(), rtol=0, atol=5e-4)
+    assert [number - 1 for number, attrs in enumerate(cells) if "class" in attrs] == [1 * 5 + 2]
+    assert {"lang": "en"} in [attrs for tag, attrs, _ in page.elements if tag == "html"]
+    assert {"charset": "utf-8"} in [attrs for tag, attrs, _ in page.elements if tag == "meta"]
+
+
+def test_a_web_page_runs_its_one_script_and_asks_for_nothing_else():
+    text = plotting.alignment_page([plotting.Sentence(np.eye(4), HOSTILE, HOSTILE)], title="x")
+    page = Page(text)
+    (script,) = page.find("script")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policies = [a["content"] for _, a, _ in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policies == [f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"]
+    for tag, attributes, _ in page.elements:
+        assert tag not in {"img", "link", "iframe", "base"}
+        assert not any(name.startswith("on") or name in {"src", "href"} for name in attributes)
+
+
+def test_a_web_page_refuses_labels_that_do_not_fit_and_is_written_as_it_is(tmp_path):
+    with pytest.raises(ValueError, match=r"\(2, 2\) but there are 1 target and 2 source"):
+        plotting.alignment_page([plotting.Sentence(np.eye(2), ["a", "b"], ["c"])], title="x")
+    text = plotting.alignment_page([plotting.Sentence([[1.0]], ["图"], ["ượ"])], title="x")
+    plotting.to_html(text, tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_bytes() == text.encode()
 
 
 def test_pyplot_is_not_imported():

@@ -16,13 +16,14 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from nmt.plotting.fonts import extent, font_families, missing_glyphs_logged
-from nmt.plotting.sentence import Sentence, fitting
+from nmt.plotting.sentence import Sentence, drawable, fitting
 
 CELL = 0.42  # a word, in a picture of one sentence; shrinking where it is long
 CELL_ON_PAGE = 0.3
 LARGEST_CELL_IN_GRID, SMALLEST_CELL_IN_GRID = 0.22, 0.12  # at the smallest, words can still be read
-LONGEST_SIDE = 14.0  # of the cells of one sentence, and of a row of a page
-LONGEST_ROW = 24.0  # of the cells of a row of small grids, unless they are at their smallest
+LONGEST_SIDE = (
+    14.0  # of the cells of one sentence, and of a row of sentences unless they are at their smallest
+)
 MARGIN = 0.12  # around the whole
 GAP = 0.15  # between small grids; twice that between sentences
 LABEL_GAP = 0.05  # between a word and the cells
@@ -82,9 +83,10 @@ def head_grid(
 
     Raises ValueError where the weights have other dimensions or the labels do not fit them.
     """
-    values = fitting(weights, source, target)
+    values = np.asarray(weights, dtype=np.float64)
     if values.ndim != 4 or 0 in values.shape[:2]:
         raise ValueError(f"weights are [layers, heads, T, S], one of each or more, got {values.shape}")
+    fitting(values[0, 0], source, target)
     rows = [
         [(f"layer {layer} head {head}", each) for head, each in enumerate(heads, start=1)]
         for layer, heads in enumerate(values, start=1)
@@ -108,8 +110,8 @@ def strip(
     if not steps:
         raise ValueError("a strip needs a step or more, got 0")
     grids = [(f"step {step}", fitting(weights, source, target)) for step, weights in steps]
-    cell = _small_cell(len(steps) * len(source))
-    in_row = max(1, int(LONGEST_ROW / (cell * max(1, len(source)))))
+    cell = _small_cell(len(source))
+    in_row = max(1, int(LONGEST_SIDE / (cell * len(source) + GAP)))
     rows = [grids[start : start + in_row] for start in range(0, len(grids), in_row)]
     return _grid(rows, source, target, title, gold, cell=cell)
 
@@ -199,6 +201,7 @@ def _measure(
     cell: float,
 ) -> _Panel:
     """How large a panel is. `heading_over_words`: the heading starts above the target words, not above the cells."""
+    source, target = [drawable(word) for word in source], [drawable(word) for word in target]
     source_style, target_style = _source_style(cell), _word_style(cell)
     with missing_glyphs_logged():
         above = [extent(figure, word, source_style) for word in source]
@@ -298,11 +301,13 @@ def _new_figure() -> Figure:
 
 
 def _small_cell(words_in_row: int) -> float:
-    return min(LARGEST_CELL_IN_GRID, max(SMALLEST_CELL_IN_GRID, LONGEST_ROW / max(1, words_in_row)))
+    return min(LARGEST_CELL_IN_GRID, max(SMALLEST_CELL_IN_GRID, LONGEST_SIDE / max(1, words_in_row)))
 
 
 def _heading(title: str | None, gold: Collection[tuple[int, int]]) -> str:
-    return " · ".join(part for part in (title, "outlined: gold links" if gold else None) if part)
+    return " · ".join(
+        part for part in (drawable(title or ""), "outlined: gold links" if gold else None) if part
+    )
 
 
 def _word_style(cell: float) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A sentence pair with the attention between its words, as pictures and pages take it."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,10 +19,15 @@ class Sentence(NamedTuple):
 
 
 def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArray[np.float64]:
-    """Weights [..., T, S] as an array. Raises ValueError where the labels do not fit them."""
+    """Weights [T, S] as an array. Raises ValueError where the labels do not fit them."""
     values = np.asarray(weights, dtype=np.float64)
-    if values.shape[-2:] != (len(target), len(source)):
+    if values.shape != (len(target), len(source)):
         raise ValueError(
-            f"weights are {values.shape} but there are {len(target)} target and {len(source)} labels"
+            f"weights are {values.shape} but there are {len(target)} target and {len(source)} source labels"
         )
     return values
+
+
+def drawable(text: str) -> str:
+    """The text with � for control characters and halves of surrogate pairs, which neither SVG nor HTML may hold."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)

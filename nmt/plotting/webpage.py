@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from html import escape
 
-from nmt.plotting.sentence import Sentence, fitting
+from nmt.plotting.sentence import Sentence, drawable, fitting
 
 STYLE = """
 :root { color-scheme: light dark; --shade: 59 130 246; --gold: #d97706; }
@@ -20,26 +20,26 @@ h2 { font-size: 1.1rem; margin: 0 0 .5rem; overflow-wrap: anywhere; }
 section { border-top: 1px solid color-mix(in srgb, CanvasText 25%, Canvas); padding: 1.2rem 0; }
 .words { display: flex; flex-wrap: wrap; gap: .25rem; margin: .5rem 0; }
 .name { font-size: .8rem; opacity: .75; }
-.word, td { background: rgb(var(--shade) / calc(var(--w, 0) * .65)); }
+.word, tbody td { background: rgb(var(--shade) / calc(var(--w, 0) * .65)); }
 .word { border: 1px solid transparent; border-radius: .3rem; color: inherit; cursor: pointer; font: inherit;
   font-size: 1.1rem; max-width: 100%; min-width: 1.8rem; overflow-wrap: anywhere; padding: .1rem .35rem 1.1rem;
   position: relative; }
 .word::after { bottom: 0; content: attr(data-percent); font-size: .7rem; inset-inline: 0; position: absolute; }
 .word:hover, .word:focus-visible { outline: 2px solid CanvasText; }
-.word.chosen { border-color: CanvasText; font-weight: 600; }
+.word.chosen { border-color: CanvasText; }
 .word.gold { border-color: var(--gold); }
 .said { font-size: .9rem; min-height: 1.5em; margin: .25rem 0; }
 .scroll { max-width: 100%; overflow-x: auto; }
 table { border-collapse: collapse; font-size: .8rem; }
-th { font-weight: normal; text-align: start; white-space: nowrap; }
-thead th { max-height: 12rem; padding: .2rem 0; vertical-align: bottom; }
+th { font-weight: normal; white-space: nowrap; }
+thead th { padding: .2rem 0; text-align: center; vertical-align: bottom; }
 thead th span { writing-mode: vertical-rl; }
-tbody th { padding-inline-end: .4rem; }
-td { border: 1px solid color-mix(in srgb, CanvasText 15%, Canvas); height: 1.5rem; min-width: 1.7rem; padding: 0;
+tbody th { padding: 0 .4rem 0 0; text-align: right; }
+tbody td { border: 1px solid color-mix(in srgb, CanvasText 15%, Canvas); height: 1.5rem; min-width: 1.7rem; padding: 0;
   text-align: center; }
 td.gold { outline: 2px solid var(--gold); outline-offset: -2px; }
-td.chosen { border-block: 2px solid CanvasText; }
-td.chosen.column { border-block: 1px solid; border-inline: 2px solid CanvasText; }
+td.chosen:not(.column) { border-block: 2px solid CanvasText; }
+td.chosen.column { border-inline: 2px solid CanvasText; }
 """
 
 SCRIPT = """
@@ -142,12 +142,12 @@ def alignment_page(
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
+<title>{_text(title)}</title>
 <style>{STYLE}</style>
 </head>
 <body>
 <main>
-<h1 dir="auto">{escape(title)}</h1>
+<h1 dir="auto">{_text(title)}</h1>
 <p>Point at a word, tap it, or go to it with Tab and the arrow keys: the shade and the number below each word of the
 other side are its attention weights, in hundredths. A click or Enter holds the choice, Escape lets it go.
 In a table, columns are source words and rows target words; outlined cells are gold links.</p>
@@ -163,17 +163,17 @@ def _section(number: int, sentence: Sentence, source_lang: str | None, target_la
     gold = set(sentence.gold or ())
     title = sentence.title or f"Sentence {number}"
     head = "".join(
-        f'<th scope="col"{_lang(source_lang)}><span dir="auto">{escape(word)}</span></th>'
+        f'<th scope="col"{_lang(source_lang)}><span dir="auto">{_text(word)}</span></th>'
         for word in sentence.source
     )
     rows = "".join(
-        f'<tr><th scope="row" dir="auto"{_lang(target_lang)}>{escape(word)}</th>'
+        f'<tr><th scope="row" dir="auto"{_lang(target_lang)}>{_text(word)}</th>'
         + "".join(_cell(float(weight), (i, j) in gold) for i, weight in enumerate(weights[j]))
         + "</tr>\n"
         for j, word in enumerate(sentence.target)
     )
     return f"""<section aria-labelledby="title-{number}">
-<h2 id="title-{number}" dir="auto">{escape(title)}</h2>
+<h2 id="title-{number}" dir="auto">{_text(title)}</h2>
 {_words("source", sentence.source, source_lang)}{_words("target", sentence.target, target_lang)}
 <p class="said" aria-live="polite"></p>
 <div class="scroll" role="region" aria-label="weights of sentence {number}" tabindex="0">
@@ -189,7 +189,7 @@ def _section(number: int, sentence: Sentence, source_lang: str | None, target_la
 
 def _words(side: str, words: Sequence[str], lang: str | None) -> str:
     buttons = "".join(
-        f'<button type="button" class="word" aria-pressed="false">{escape(word)}</button>\n' for word in words
+        f'<button type="button" class="word" aria-pressed="false">{_text(word)}</button>\n' for word in words
     )
     return f"""<div class="name">{side}</div>
 <div class="words {side}" role="group" aria-label="{side} words" dir="auto"{_lang(lang)}>
@@ -204,4 +204,8 @@ def _cell(weight: float, is_gold: bool) -> str:
 
 
 def _lang(lang: str | None) -> str:
-    return "" if lang is None else f' lang="{escape(lang)}"'
+    return "" if lang is None else f' lang="{_text(lang)}"'
+
+
+def _text(text: str) -> str:
+    return escape(drawable(text))
