@@ -4,7 +4,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from nmt import alignment
+from nmt import alignment, plotting
 from nmt.alignment import AlignmentScore, Links
 from nmt.commands import command
 from nmt.data.readers import read_lines
@@ -38,10 +38,12 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
             alignment.symmetrize(one, {(i, j) for j, i in other}, cfg.symmetrization)
             for one, other in zip(links, backward, strict=True)
         ]
+    if cfg.page is not None or cfg.heatmaps is not None:
+        draw(cfg, run, sources, targets)
     lines = [alignment.format_pharaoh(each) for each in links]
     if cfg.output is not None:
         write_atomically(Path(cfg.output), "".join(f"{line}\n" for line in lines))
-    elif cfg.gold is None:
+    elif cfg.gold is None and not (cfg.page or cfg.heatmaps):
         print(*lines, sep="\n")
     return score(cfg, links, f"{cfg.src}") if cfg.gold is not None else None
 
@@ -54,6 +56,23 @@ def links_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) 
         for each in weights
         if each is not None
     ]
+
+
+def draw(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> None:
+    """Draw the weights between the words of each pair, gold links outlined."""
+    golds = gold_links(cfg, len(sources), cfg.src)[0] if cfg.gold is not None else [None] * len(sources)
+    weights = run.align(sources, targets, layer=cfg.layer, head=cfg.head, reading=cfg.reading)
+    pictures = {
+        number: plotting.Sentence(each, source.split(), target.split(), title=f"line {number}", gold=gold)
+        for number, (each, source, target, gold) in enumerate(
+            zip(weights, sources, targets, golds, strict=True), start=1
+        )
+        if each is not None and each.size
+    }
+    if cfg.heatmaps is not None:
+        plotting.write_heatmaps(pictures, cfg.heatmaps)
+    if cfg.page is not None:
+        plotting.write_page(list(pictures.values()), cfg.page, title=f"{cfg.src} by {cfg.run}")
 
 
 def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> AlignmentScore:
@@ -104,8 +123,11 @@ def check(cfg: DictConfig) -> None:
     for key, choices in (("method", METHODS), ("reading", READINGS), ("symmetrization", SYMMETRIZATIONS)):
         if cfg[key] not in choices:
             raise UserError(f"{key}={cfg[key]}: choose one of {', '.join(choices)}")
+    if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
+        raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
     if cfg.alignment is not None:
-        given = [key for key in ("run", "src", "tgt", "output", "reverse_run") if cfg[key] is not None]
+        others = ("run", "src", "tgt", "output", "reverse_run", "page", "heatmaps")
+        given = [key for key in others if cfg[key] is not None]
         if cfg.gold is None or given:
             raise UserError(
                 f"alignment=FILE is scored with gold=FILE alone{', not with ' + given[0] if given else ''}"

@@ -19,14 +19,16 @@ def translate(cfg: DictConfig) -> None:
     if cfg.num_best < 1:
         raise UserError(f"num_best={cfg.num_best}: give at least 1")
     run = Run.load(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
-    wants_weights = cfg.alignments is not None or cfg.heatmaps is not None
+    wants_weights = not (cfg.alignments is cfg.heatmaps is cfg.page is None)
+    if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
+        raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
     if wants_weights and not run.translator.has_attention:
         raise UserError(f"{cfg.run} has no attention: it gives no alignments and no heatmaps")
     if cfg.input is None:
         translated = _translate_all(cfg, run, read_lines(sys.stdin.buffer, "standard input"))
     else:
         translated = _translate_all(cfg, run, _file_lines(Path(cfg.input)))
-    if cfg.output is None and cfg.alignments is None and cfg.heatmaps is None:
+    if cfg.output is None and not wants_weights:
         for number, each in enumerate(translated, 1):  # as they come
             print("\n".join(output_lines(number, each, cfg.num_best)), flush=True)
         return
@@ -40,13 +42,15 @@ def translate(cfg: DictConfig) -> None:
         _write(cfg.output, lines)
     if cfg.alignments is not None:
         _write(cfg.alignments, [alignment.format_pharaoh(each.links) for each in results])
+    pictures = {
+        number: plotting.Sentence(each.weights, each.source_words, each.target_words, title=f"line {number}")
+        for number, each in enumerate(results, 1)
+        if each.weights is not None and each.weights.size
+    }
     if cfg.heatmaps is not None:
-        directory = Path(cfg.heatmaps)
-        directory.mkdir(parents=True, exist_ok=True)
-        for number, each in enumerate(results, 1):
-            if each.weights is not None and each.weights.size:
-                figure = plotting.heatmap(each.weights, each.source_words, each.target_words)
-                plotting.to_png(figure, directory / f"line_{number:05d}.png")
+        plotting.write_heatmaps(pictures, cfg.heatmaps)
+    if cfg.page is not None:
+        plotting.write_page(list(pictures.values()), cfg.page, title=f"Translations by {cfg.run}")
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:
