@@ -5,13 +5,15 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import hydra
-from hydra.errors import HydraException
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException, InstantiationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -19,18 +21,29 @@ from nmt.errors import UserError
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
+_KINDS = {
+    bool: ("true or false", (bool,)),
+    int: ("a whole number", (int,)),
+    float: ("a number", (int, float)),
+}
+# Lightning takes words here too: "auto", "warn", a time.
+_WORDS_TOO = ("trainer.devices", "trainer.deterministic", "trainer.val_check_interval")
+_GROUP_FAULT = "Config group override must be"  # Hydra says it with a plain ValueError
+
 
 def command(config_name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], None]]:
     """Make `function(cfg)` a script composed from `configs/CONFIG_NAME.yaml`.
 
-    A UserError, or a configuration that does not compose, ends with one line on standard error and exit
-    status 1; a usage error of Hydra's own with 2; NMT_TRACEBACK=1 shows the traceback instead.
+    A UserError, a configuration that does not compose, a value of another kind than its default, and what the
+    machine refuses (a full disk, a locked folder) end with one line on standard error and exit status 1; a
+    usage error of Hydra's own with 2. NMT_TRACEBACK=1 shows the traceback instead.
     """
 
     def decorate(function: Callable[[DictConfig], Any]) -> Callable[[], None]:
         @functools.wraps(function)
         def task(cfg: DictConfig) -> None:
             with _errors_in_one_line(config_name):
+                check_kinds(cfg, config_name, HydraConfig.get().overrides.task)
                 function(cfg)
 
         @functools.wraps(function)
@@ -49,41 +62,80 @@ def _errors_in_one_line(config_name: str) -> Iterator[None]:
     """Print what a user can mend and exit; anything else is a bug and keeps its traceback."""
     try:
         yield
-    except (UserError, HydraException, OmegaConfBaseException) as error:
-        if os.environ.get("NMT_TRACEBACK"):
-            raise
-        print(f"{Path(sys.argv[0]).name}: error: {explain(error, config_name)}", file=sys.stderr)
-        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # whoever read our output has gone, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(0)
+    except Exception as error:
+        if not _can_be_mended(error) or os.environ.get("NMT_TRACEBACK"):
+            raise
+        line = _printable(explain(error, config_name))
+        print(f"{Path(sys.argv[0]).name}: error: {line}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:  # what cannot be written is standard output; Python would try again as it exits
+            _drop_output()
+        sys.exit(1)
+
+
+def _can_be_mended(error: Exception) -> bool:
+    if isinstance(error, UserError | HydraException | OmegaConfBaseException | OSError):
+        return True
+    return isinstance(error, ValueError) and str(error).startswith(_GROUP_FAULT)
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _printable(text: str) -> str:
+    """One line that a terminal shows as it is, whatever a file's names and texts hold."""
+    line = " ".join(text.split())
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+
+
+def check_kinds(cfg: DictConfig, config_name: str, overrides: Sequence[str]) -> None:
+    """Raise UserError for an override that gives no number, or not true or false, where the default is one.
+
+    The default is that of the same choices of groups with no value set. Null is left to what reads it.
+    """
+    keys = {text: text.partition("=")[0].lstrip("+~").partition("@")[0] for text in overrides}
+    choices = [text for text, key in keys.items() if (CONFIGS / key).is_dir()]
+    values = [key for text, key in keys.items() if text not in choices and key not in _WORDS_TOO]
+    defaults = _compose(config_name, choices) if values else None
+    for key in values:
+        default, value = (OmegaConf.select(each, key, throw_on_missing=False) for each in (defaults, cfg))
+        if type(default) in _KINDS and value is not None:
+            kind, types = _KINDS[type(default)]
+            if type(value) not in types or value != value:  # only NaN differs from itself
+                raise UserError(f"{key}={value}: give {kind}, as in {key}={str(default).lower()}")
 
 
 def explain(error: BaseException, config_name: str) -> str:
     """One line for an error of configuration: what is wrong, the nearest key or the options there are."""
     text = str(error)
+    if isinstance(error, OSError) and not isinstance(error, HydraException):
+        return f"{error.filename or 'cannot write'}: {error.strerror or text}"
+    if isinstance(error, InstantiationException) and error.__cause__ is not None:
+        return f"{text.rpartition('full_key: ')[2]}: {error.__cause__}"
     chain: list[str] = []
     cause: BaseException | None = error
     while cause is not None:
         chain.append(str(cause))
         cause = cause.__cause__
+    if text.startswith(_GROUP_FAULT):
+        given = " ".join(each for each in sys.argv[1:] if (CONFIGS / each.partition("=")[0]).is_dir())
+        return f"a choice is the name of a file in its group's folder, not null or a number: {given}"
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
         key = unknown.group(1).split("@")[0]
         return f"unknown configuration key '{key}'{_nearest(key, config_name)}"
     missing_option = re.search(
-        r"In '[^']*': Could not find '([^']+)'\s+Available options in '([^']+)':(.*)", text, re.S
+        r"Could not find '([^']+)'\s+Available options in '([^']+)':((?:\n\t\S+)*)", text
     )
     if missing_option:
         name, group, options = missing_option.groups()
-        return f"no such choice '{name}'; {group} is one of: {', '.join(sorted(options.split()))}"
-    missing_option = re.search(
-        r"Could not find '([^']+)'\s+Available options in '([^']+)':(.*?)(\n\n|\Z)", text, re.S
-    )
-    if missing_option:
-        name, group, options = missing_option.groups()[:3]
         return f"no such choice '{name}'; {group} is one of: {', '.join(sorted(options.split()))}"
     mandatory = re.search(r"Missing mandatory value: (\S+)", " ".join(chain))
     if mandatory:
@@ -93,13 +145,21 @@ def explain(error: BaseException, config_name: str) -> str:
 
 def _nearest(key: str, config_name: str) -> str:
     """`; did you mean 'model.hidden_size'?` for the nearest key that exists, else an empty string."""
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
-        composed = hydra.compose(config_name, return_hydra_config=False)
-    known = sorted(_keys(composed)) + sorted(path.name for path in CONFIGS.iterdir() if path.is_dir())
+    known = sorted(_keys(_compose(config_name, []))) + sorted(
+        path.name for path in CONFIGS.iterdir() if path.is_dir()
+    )
     close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     if not close:  # the right name under the wrong parent
         close = [other for other in known if other.split(".")[-1] == key.split(".")[-1]][:1]
     return f"; did you mean '{close[0]}'?" if close else "; --help lists the keys"
+
+
+def _compose(config_name: str, overrides: list[str]) -> DictConfig:
+    at_work = GlobalHydra.instance().is_initialized()  # within a task Hydra has the directory already
+    with (
+        nullcontext() if at_work else hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS))
+    ):
+        return hydra.compose(config_name, overrides=overrides)
 
 
 def _keys(config: Any, prefix: str = "") -> list[str]:

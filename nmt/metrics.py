@@ -1,11 +1,34 @@
-"""Translation scores on detokenised text, with sacreBLEU's own signatures."""
+"""Scores of detokenised text with their signatures and intervals, and how sure a difference between two is.
 
-from collections.abc import Sequence
+A metric is a sacreBLEU `Metric`: what it counts in each sentence is kept, so that one resampling of the
+sentences serves the intervals and the paired tests of every metric here, ROUGE and exact match included.
+"""
+
+import hashlib
+import json
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric, Score, Signature
+from sacrebleu.significance import PairedTest
 
 from nmt.errors import UserError
+
+LABELS = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "ter": "TER",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "exact_match": "exact match",
+}
+ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 
 
 class _FloatScores:
@@ -17,11 +40,111 @@ class _FloatScores:
         return result
 
 
-METRICS: dict[str, Any] = {
-    "bleu": type("BLEU", (_FloatScores, BLEU), {}),
-    "chrf": type("CHRF", (_FloatScores, CHRF), {}),
-    "ter": type("TER", (_FloatScores, TER), {}),
-}
+class Bleu(_FloatScores, BLEU):
+    """BLEU (Papineni et al. 2002) on a scale of 100, with sacreBLEU's tokenisation of that name."""
+
+    def __init__(self, *, tokenize: str, lowercase: bool) -> None:
+        if tokenize not in BLEU.TOKENIZERS:
+            known = ", ".join(map(str, BLEU.TOKENIZERS))
+            raise UserError(f"no tokenisation {tokenize!r}: choose from {known}")
+        # `force` only silences sacreBLEU's doubt whether text that ends in " ." is detokenised: it is as given.
+        super().__init__(tokenize=tokenize, lowercase=lowercase, force=True)
+
+
+class Chrf(_FloatScores, CHRF):
+    """chrF (Popović 2015) on a scale of 100: F2 over character n-grams up to 6."""
+
+    def __init__(self, *, lowercase: bool) -> None:
+        super().__init__(lowercase=lowercase)
+
+
+class Ter(_FloatScores, TER):
+    """TER (Snover et al. 2006): edits in a hundred reference words, so lower is better. Caseless."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class _SentenceMean(Metric):
+    """`100 / N · Σ value(hypothesis_i, reference_i)`: a metric that is a mean over the N sentences."""
+
+    def __init__(self, name: str, settings: dict[str, str]) -> None:
+        super().__init__()
+        self.name, self.settings = name, settings
+
+    @abstractmethod
+    def value(self, hypothesis: str, reference: str) -> float:
+        """What one sentence scores, from 0 to 1."""
+
+    def get_signature(self) -> Signature:
+        signature = super().get_signature()
+        signature.info.update(self.settings)
+        return signature
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return sent
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {"reference": refs[0]}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[float]:
+        return [self.value(hypothesis, ref_kwargs["reference"]), 1.0]
+
+    def _aggregate_and_compute(self, stats: Any) -> Score:
+        return self._compute_score_from_stats(np.sum(stats, axis=0))
+
+    def _compute_score_from_stats(self, stats: Any) -> Score:
+        return Score(self.name, float(100 * stats[0] / stats[1]))
+
+
+class ExactMatch(_SentenceMean):
+    """The share of hypotheses that equal their reference, in per cent; only how words are spaced may differ."""
+
+    def __init__(self) -> None:
+        super().__init__("exact_match", {"case": "mixed", "space": "any"})
+
+    def value(self, hypothesis: str, reference: str) -> float:
+        return float(hypothesis.split() == reference.split())
+
+
+class Rouge(_SentenceMean):
+    """ROUGE (Lin 2004) by the package rouge-score: the mean F1 over sentences, on a scale of 100.
+
+    `kind` is rouge1, rouge2 (n-grams) or rougeL (longest common subsequence). Words are those of
+    `words_of_any_script`, without stemming. Raises UserError for another kind or without the package.
+    """
+
+    def __init__(self, *, kind: str) -> None:
+        if kind not in ROUGE_KINDS:
+            raise UserError(f"no ROUGE {kind!r}: choose from {', '.join(ROUGE_KINDS)}")
+        try:  # here and not above: only who scores summaries needs the package
+            from rouge_score.rouge_scorer import RougeScorer
+        except ImportError as error:
+            raise UserError("ROUGE needs the package rouge-score: pip install rouge-score") from error
+        super().__init__(
+            kind, {"case": "lc", "tok": "unicode", "stem": "no", "rouge-score": version("rouge-score")}
+        )
+        self._scorer = RougeScorer([kind], tokenizer=_UnicodeTokenizer())
+
+    def value(self, hypothesis: str, reference: str) -> float:
+        return float(self._scorer.score(reference, hypothesis)[self.name].fmeasure)
+
+
+class _UnicodeTokenizer:
+    """rouge-score's own tokenizer keeps a-z and 0-9 only, and so would drop most of a Vietnamese sentence."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return words_of_any_script(text)
+
+
+def words_of_any_script(text: str) -> list[str]:
+    """Lower-case runs of letters, marks and digits of any script, composed (NFC): `Đi 3 nhà!` → đi, 3, nhà.
+
+    On ASCII this is rouge-score's own tokenisation. A script written without spaces (Chinese, Japanese, Thai)
+    gives one word a run: split such text into words first.
+    """
+    composed = unicodedata.normalize("NFC", text.lower())
+    return "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in composed).split()
 
 
 def score(
@@ -33,31 +156,40 @@ def score(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> dict[str, dict[str, Any]]:
+    """`score_with` the metrics of translation that `names` lists; `lowercase` is for BLEU and chrF.
+
+    Raises UserError also for a metric or a tokenisation that sacreBLEU has not.
+    """
+    known: dict[str, Metric] = {
+        "bleu": Bleu(tokenize=tokenize, lowercase=lowercase),
+        "chrf": Chrf(lowercase=lowercase),
+        "ter": Ter(),
+    }
+    for name in names:
+        if name not in known:
+            raise UserError(f"no metric {name!r}: choose from {', '.join(known)}")
+    return score_with(
+        {name: known[name] for name in names}, hypotheses, references, num_bootstrap=num_bootstrap
+    )
+
+
+def score_with(
+    metrics: Mapping[str, Metric],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    num_bootstrap: int,
+) -> dict[str, dict[str, Any]]:
     """Corpus scores of hypotheses against one reference each: `{"bleu": {"score", "signature", "ci"}, …}`.
 
-    bleu: Papineni et al. 2002, with sacreBLEU's `tokenize`. chrf: Popović 2015. ter: Snover et al. 2006, where
-    lower is better; caseless, as sacreBLEU's own is. Each on a scale of 100. `lowercase` is for BLEU and chrF.
     ci: half the width of the 95 % bootstrap interval over `num_bootstrap` resamples of the sentences (Koehn
     2004), drawn from the seed in SACREBLEU_SEED, else 12345; None where `num_bootstrap` is 0. Raises UserError
-    where the counts differ or are zero, and for a metric or a tokenisation that sacreBLEU has not.
+    where the counts differ or are zero.
     """
-    for name in names:
-        if name not in METRICS:
-            raise UserError(f"no metric {name!r}: choose from {', '.join(METRICS)}")
-    if tokenize not in BLEU.TOKENIZERS:
-        raise UserError(f"no tokenisation {tokenize!r}: choose from {', '.join(map(str, BLEU.TOKENIZERS))}")
-    if len(hypotheses) != len(references):
-        raise UserError(f"{len(hypotheses)} hypotheses but {len(references)} references")
-    if not references:
-        raise UserError("nothing to score: 0 sentences")
-    # `force` only silences sacreBLEU's doubt whether text that ends in " ." is detokenised: it is as it was given.
-    settings: dict[str, dict[str, Any]] = {
-        "bleu": {"tokenize": tokenize, "lowercase": lowercase, "force": True},
-        "chrf": {"lowercase": lowercase},
-    }
+    _check_counts(hypotheses, references)
     results = {}
-    for name in names:
-        metric = METRICS[name](**settings.get(name, {}))
+    for name, metric in metrics.items():
+        metric.n_bootstrap = metric.seed = None  # sacreBLEU would sign with those of the last call
         # Fewer than two resamples give no interval, and sacreBLEU then leaves them out of the signature.
         result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=max(1, num_bootstrap))
         results[name] = {
@@ -66,3 +198,70 @@ def score(
             "ci": float(result._ci) if num_bootstrap > 1 else None,
         }
     return results
+
+
+def paired_tests(
+    metrics: Mapping[str, Metric],
+    systems: Sequence[Sequence[str]],
+    references: Sequence[str],
+    *,
+    num_bootstrap: int,
+    num_trials: int,
+) -> list[dict[str, dict[str, Any]]]:
+    """Each system's scores, as of `score_with`, with two p-values of its difference from the first system.
+
+    p_bootstrap: paired bootstrap over `num_bootstrap` resamples (Koehn 2004). p_randomization: paired
+    approximate randomisation over `num_trials` swaps (Riezler and Maxwell 2005). Both two-sided, by sacreBLEU,
+    None for the first system and uncorrected for how many systems there are. A system that scores just as the
+    first has 1.0: no difference is as likely as can be, where sacreBLEU, which counts only greater ones, would
+    call it a sure one.
+    """
+    for hypotheses in systems:
+        _check_counts(hypotheses, references)
+    if num_bootstrap < 1 or num_trials < 1:
+        raise UserError(f"paired tests need resamples: got {num_bootstrap} resamples and {num_trials} trials")
+    named: list[tuple[str, Sequence[str]]] = [
+        (str(number), list(hypotheses)) for number, hypotheses in enumerate(systems)
+    ]
+    outcomes: dict[str, dict[str, Any]] = {}
+    for kind, num_samples in (("bs", num_bootstrap), ("ar", num_trials)):
+        for metric in metrics.values():
+            metric.n_bootstrap = metric.seed = None
+        signatures, table = PairedTest(
+            named, metrics, [list(references)], test_type=kind, n_samples=num_samples
+        )()
+        # sacreBLEU keys both by its own names, such as chrF2, in the order of `metrics`.
+        columns = [column for key, column in table.items() if key != "System"]
+        outcomes[kind] = dict(zip(metrics, zip(signatures.values(), columns, strict=True), strict=True))
+
+    results = []
+    for number in range(len(named)):
+        scores = {}
+        for name in metrics:
+            signature, bootstrap = outcomes["bs"][name]
+            _, randomization = outcomes["ar"][name]
+            p_values = (bootstrap[number].p_value, randomization[number].p_value)
+            if number and bootstrap[number].score == bootstrap[0].score:
+                p_values = (1.0, 1.0)
+            scores[name] = {
+                "score": float(bootstrap[number].score),
+                "signature": str(signature),
+                "ci": float(bootstrap[number].ci),
+                "p_bootstrap": p_values[0],
+                "p_randomization": p_values[1],
+            }
+        results.append(scores)
+    return results
+
+
+def digest(sources: Sequence[str], references: Sequence[str]) -> str:
+    """`sha256:…` of what was translated and scored against; scores are comparable where it is the same."""
+    text = json.dumps([list(sources), list(references)], ensure_ascii=False, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references):
+        raise UserError(f"{len(hypotheses)} hypotheses but {len(references)} references")
+    if not references:
+        raise UserError("nothing to score: 0 sentences")

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -30,14 +30,21 @@ from nmt import alignment, metrics
 from nmt.data.batching import collate
 from nmt.data.corpus import SPLITS
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding import Hypothesis, beam_search
+from nmt.decoding import Hypothesis, search
 from nmt.errors import UserError
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
+from nmt.models.ensemble import EnsembleTranslator
 
 log = logging.getLogger(__name__)
 
-ALLOWED_TARGETS = ("nmt.models.", "nmt.attention.", "nmt.data.corpus.read_", "nmt.masks.masked_")
+ALLOWED_TARGETS = (
+    "nmt.models.",
+    "nmt.attention.",
+    "nmt.data.corpus.read_",
+    "nmt.masks.masked_",
+    "nmt.metrics.",
+)
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,26 @@ class Run:
         load_weights(translator, checkpoint_file(directory, checkpoint))
         return cls(directory, config, tokenizer, translator.to(_device(device)))
 
+    @classmethod
+    def load_ensemble(
+        cls, paths: Sequence[str | Path], *, checkpoint: str = "best", device: str = "auto"
+    ) -> "Run":
+        """Several runs as one, whose probabilities are averaged; they must share their tokenizer's files."""
+        if not paths:
+            raise UserError("an ensemble needs a run directory or more")
+        runs = [cls.load(path, checkpoint=checkpoint, device=device) for path in paths]
+        pieces = [
+            {file.name: file.read_bytes() for file in (run.directory / "tokenizer").iterdir()} for run in runs
+        ]
+        for run, own in zip(runs, pieces, strict=True):
+            if own != pieces[0]:
+                raise UserError(
+                    f"{run.directory} and {runs[0].directory} have different tokenizers: an ensemble shares "
+                    "one (train the others with data.tokenizer.model=FILE)"
+                )
+        ensemble = EnsembleTranslator([run.translator for run in runs])
+        return cls(runs[0].directory, runs[0].config, runs[0].tokenizer, ensemble)
+
     @property
     def device(self) -> torch.device:
         return next(self.translator.parameters()).device
@@ -161,35 +188,39 @@ class Run:
         self,
         lines: Iterable[str],
         *,
-        beam_size: int = 5,
-        length_alpha: float = 1.0,
-        max_length_ratio: float = 2.0,
-        max_length_extra: int = 10,
         num_best: int = 1,
+        prefixes: Sequence[str] | None = None,
         max_tokens: int = 4096,
         show_progress: bool = False,
+        **decoding: Any,
     ) -> list[Translation]:
         """Translate each line, in order: one Translation a line, an empty one for an empty line.
 
-        `num_best` > 1 puts the other hypotheses in `.others`, best first.
+        `num_best` > 1 puts the other hypotheses in `.others`, best first (or in the order drawn). `prefixes` are
+        what each translation must begin with. `decoding` takes the keys of `configs/decoding/` (see
+        `nmt.decoding.search`); without any, the beam has 5 hypotheses and lengths are normalised. Raises UserError
+        for settings that do not go together.
         """
-        _check_decoding(beam_size, num_best, length_alpha, max_length_ratio, max_length_extra)
         lines = list(lines)
         ids = self.tokenizer.encode_source(lines)
+        if prefixes is not None and len(prefixes) != len(lines):
+            raise UserError(f"{len(lines)} lines to translate but {len(prefixes)} prefixes")
+        begun = None if prefixes is None else [row[:-1] for row in self.tokenizer.encode_target(prefixes)]
         results = [Translation(line, "") for line in lines]
         batches = _batches_by_length([i for i, line in enumerate(lines) if line.strip()], ids, max_tokens)
         with tqdm(total=len(lines), desc="translate", unit="lines", disable=not show_progress) as bar:
             for rows in batches:
-                found = beam_search(
-                    self.translator,
-                    self._pad([ids[row] for row in rows]),
-                    beam_size=beam_size,
-                    num_best=num_best,
-                    length_alpha=length_alpha,
-                    max_length_ratio=max_length_ratio,
-                    max_length_extra=max_length_extra,
-                    need_weights=True,
-                )
+                try:
+                    found = search(
+                        self.translator,
+                        self._pad([ids[row] for row in rows]),
+                        num_best=num_best,
+                        prefixes=None if begun is None else self._pad([begun[row] for row in rows]),
+                        need_weights=self.translator.has_attention,
+                        **(decoding or {"beam_size": 5, "length_alpha": 1.0}),
+                    )
+                except ValueError as error:
+                    raise UserError(str(error)) from error
                 for row, hypotheses in zip(rows, found, strict=True):
                     best, *others = (self._translation(lines[row], each) for each in hypotheses)
                     results[row] = Translation(**{**vars(best), "others": tuple(others)})
@@ -263,15 +294,28 @@ class Run:
         )
 
     def score(
-        self, dataset: Dataset, *, num_bootstrap: int = 1000, show_progress: bool = False, **decoding: Any
+        self,
+        dataset: Dataset,
+        *,
+        scorers: Mapping[str, Any] | None = None,
+        num_bootstrap: int = 1000,
+        show_progress: bool = False,
+        **decoding: Any,
     ) -> tuple[dict[str, Any], list[Translation]]:
-        """Scores of a split's translations: BLEU, chrF and TER on detokenised text, AER where gold is there."""
+        """Scores of a split's translations by `scorers`, else BLEU, chrF and TER; AER where gold is there.
+
+        `references` is the digest of what was translated and scored against: equal where scores compare.
+        """
         sources, references = list(dataset["src"]), list(dataset["tgt"])
         translations = self.translate(sources, show_progress=show_progress, **decoding)
-        scores: dict[str, Any] = metrics.score(
-            [each.text for each in translations], references, num_bootstrap=num_bootstrap
+        hypotheses = [each.text for each in translations]
+        scores: dict[str, Any] = (
+            metrics.score(hypotheses, references, num_bootstrap=num_bootstrap)
+            if scorers is None
+            else metrics.score_with(scorers, hypotheses, references, num_bootstrap=num_bootstrap)
         )
         scores["num_sentences"] = len(sources)
+        scores["references"] = metrics.digest(sources, references)
         if self.translator.has_attention:
             scores |= self._score_attention(dataset, sources, references)
         return scores, translations
@@ -328,17 +372,11 @@ class Run:
         )
 
 
-def _check_decoding(beam_size: Any, num_best: Any, alpha: Any, ratio: Any, extra: Any) -> None:
-    for key, value in (("decoding.beam_size", beam_size), ("num_best", num_best)):
-        if not isinstance(value, int) or value < 1:
-            raise UserError(f"{key}={value}: give a whole number of at least 1")
-    if num_best > beam_size:
-        raise UserError(
-            f"num_best={num_best} needs decoding.beam_size of at least {num_best}, not {beam_size}"
-        )
-    for key, value in (("length_alpha", alpha), ("max_length_ratio", ratio), ("max_length_extra", extra)):
-        if not isinstance(value, int | float) or value < 0:
-            raise UserError(f"decoding.{key}={value}: give a number of at least 0")
+def open_run(paths: Any, *, checkpoint: str, device: str) -> Run:
+    """The run of one directory, or the ensemble of a list of them."""
+    if isinstance(paths, str):
+        return Run.load(paths, checkpoint=checkpoint, device=device)
+    return Run.load_ensemble(list(paths), checkpoint=checkpoint, device=device)
 
 
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:
@@ -400,18 +438,29 @@ def write_scores(
     """Write metrics.json and hypotheses.txt; those of another split than test are named after it."""
     suffix = "" if split == "test" else f"_{split}"
     text = "".join(f"{each.text}\n" for each in translations)
-    content = json.dumps({"split": split, **scores}, indent=2, ensure_ascii=False) + "\n"
+    content = (
+        json.dumps({"split": split, **_training(directory), **scores}, indent=2, ensure_ascii=False) + "\n"
+    )
     for name, body in ((f"hypotheses{suffix}.txt", text), (f"metrics{suffix}.json", content)):
         write_atomically(directory / name, body)
+
+
+def _training(directory: Path) -> dict[str, Any]:
+    """What training cost, as metrics.json has it: scoring again does not measure it again and must not lose it."""
+    try:
+        return {"training": json.loads((directory / "metrics.json").read_text("utf-8"))["training"]}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
 
 
 def report(scores: dict[str, Any]) -> str:
     """The scores as lines a person reads: `BLEU 35.1 ± 1.5  nrefs:1|…`."""
     lines = []
-    for name, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER")):
-        result = scores[name]
-        interval = "" if result["ci"] is None else f" ± {result['ci']:.2f}"
-        lines.append(f"{label:4} {result['score']:.2f}{interval}  {result['signature']}")
+    for name, result in scores.items():
+        if isinstance(result, dict) and "signature" in result:
+            interval = "" if result["ci"] is None else f" ± {result['ci']:.2f}"
+            label = metrics.LABELS.get(name, name)
+            lines.append(f"{label:4} {result['score']:.2f}{interval}  {result['signature']}")
     if "aer" in scores:
         result = scores["aer"]
         lines.append(

@@ -6,15 +6,21 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands import command
 from nmt.errors import UserError
-from nmt.run import Run, report, write_scores
+from nmt.run import Run, instantiate, open_run, report, write_scores
 
 
 def evaluate(cfg: DictConfig) -> dict:
     """Translate the split, write metrics.json and hypotheses.txt into the run directory, print the scores."""
-    run = Run.load(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
+    if cfg.output is None and not isinstance(cfg.run, str):
+        raise UserError("an ensemble has no run directory of its own: give output=DIR")
+    run = open_run(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
     dataset = run.split(cfg.split, data_config(run, cfg.data))
     scores, translations = run.score(
-        dataset, num_bootstrap=cfg.num_bootstrap, show_progress=True, **cfg.decoding
+        dataset,
+        scorers=instantiate(cfg.metrics),
+        num_bootstrap=cfg.num_bootstrap,
+        show_progress=True,
+        **cfg.decoding,
     )
     output = Path(cfg.output or cfg.run)
     output.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from nmt.commands import command
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
 from nmt.module import TranslationModule
-from nmt.run import Run, build_translator, read_splits, report, write_atomically, write_scores
+from nmt.run import Run, build_translator, instantiate, read_splits, report, write_atomically, write_scores
 
 log = logging.getLogger("train")
 
@@ -72,7 +72,9 @@ def train(cfg: DictConfig) -> dict[str, Any]:
         return {}
     split = "test" if "test" in splits else "val"
     run = Run.load(run_dir, device=str(module.device))
-    scores, translations = run.score(splits[split], show_progress=True, **cfg.decoding)
+    scores, translations = run.score(
+        splits[split], scorers=instantiate(cfg.metrics), show_progress=True, **cfg.decoding
+    )
     scores["training"] = {
         "seconds": seconds,
         "steps": trainer.global_step,
@@ -110,7 +112,9 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
         if not key.endswith(("_partial_", "_target_"))
     }
     final = {
-        f"{split}/{name}": scores[name]["score"] for name in ("bleu", "chrf", "ter", "aer") if name in scores
+        f"{split}/{name}": result["score"]
+        for name, result in scores.items()
+        if isinstance(result, dict) and "score" in result
     }
     for logger in trainer.loggers:
         if hasattr(logger.experiment, "add_image"):

@@ -11,14 +11,14 @@ from omegaconf import DictConfig
 from nmt import alignment, plotting
 from nmt.commands import command
 from nmt.errors import UserError
-from nmt.run import Run, Translation, write_atomically
+from nmt.run import Run, Translation, open_run, write_atomically
 
 
 def translate(cfg: DictConfig) -> None:
     """Write one line for each line read, in order; with `num_best` > 1, that many `LINE ||| TEXT ||| SCORE`."""
     if cfg.num_best < 1:
         raise UserError(f"num_best={cfg.num_best}: give at least 1")
-    run = Run.load(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
+    run = open_run(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
     wants_weights = not (cfg.alignments is cfg.heatmaps is cfg.page is None)
     if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
         raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
@@ -81,8 +81,10 @@ def _translate_all(cfg: DictConfig, run: Run, lines: Iterator[str]) -> Iterator[
     """Blocks of lines, so that the first are out before the last are in; a person at a terminal gets each."""
     block = 1 if cfg.input is None and sys.stdin.isatty() else cfg.block_size
     settings: dict[str, Any] = dict(cfg.decoding)
+    prefixes = None if cfg.prefixes is None else _file_lines(Path(cfg.prefixes))
     while chunk := list(islice(lines, block)):
-        yield from run.translate(chunk, num_best=cfg.num_best, **settings)
+        begun = None if prefixes is None else list(islice(prefixes, len(chunk)))
+        yield from run.translate(chunk, num_best=cfg.num_best, prefixes=begun, **settings)
 
 
 def _write(path: str, lines: list[str]) -> None:

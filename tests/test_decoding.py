@@ -1,18 +1,38 @@
 """Search against brute force over a toy model whose probabilities a plain loop can read off a table."""
 
 import copy
+import inspect
 import itertools
 import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import hydra
+import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
-from nmt.decoding import Hypothesis, beam_search, force_decode, greedy_search, length_limits, length_penalty
+from nmt.decoding import (
+    COVERAGE_FLOOR,
+    Hypothesis,
+    beam_search,
+    coverage_penalty,
+    draw,
+    force_decode,
+    greedy_search,
+    length_limits,
+    length_penalty,
+    sample,
+    search,
+)
 from nmt.models.base import Forward, Step, Translator
 
 PAD, BOS, EOS = 0, 1, 2
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
 
 class Table(Translator):
@@ -161,6 +181,48 @@ def plain_beam(
     return [pieces for _, pieces in sorted(finished, reverse=True)], num_steps
 
 
+def allowed(
+    pieces: list[int],
+    vocabulary: list[int],
+    *,
+    limit: int,
+    minimum: int = 0,
+    ngram: int = 0,
+    prefix: tuple[int, ...] = (),
+) -> list[int]:
+    """What may follow `pieces`, by the rules read aloud."""
+    if len(pieces) < len(prefix):
+        return [prefix[len(pieces)]]
+    if len(pieces) >= limit:
+        return [EOS]
+    fresh = []
+    for piece in vocabulary:
+        last = (*pieces, piece)[len(pieces) + 1 - ngram :]
+        earlier = [tuple(pieces[i : i + ngram]) for i in range(len(pieces) - ngram + 1)]
+        if ngram == 0 or len(last) < ngram or last not in earlier:
+            fresh.append(piece)
+    return fresh if fresh and len(pieces) < minimum else [EOS, *fresh]
+
+
+def sequences(vocabulary: list[int], pieces: list[int], **rules: Any) -> Iterator[list[int]]:
+    """Every sequence that the rules of `allowed` let begin with `pieces` and end."""
+    for piece in allowed(pieces, vocabulary, **rules):
+        if piece == EOS:
+            yield pieces
+        else:
+            yield from sequences(vocabulary, [*pieces, piece], **rules)
+
+
+def plain_coverage_penalty(src: list[int], pieces: list[int], beta: float) -> float:
+    """Wu et al. 2016, eq. 14, for the weights of `Table`, in loops over Python numbers."""
+    history, covered = sum(src) % 97, [0.0] * len(src)
+    for previous in (BOS, *pieces):
+        history = (3 * history + previous) % 97
+        exponentials = [math.exp((x * (history + 1)) % 7) for x in src]
+        covered = [c + e / sum(exponentials) for c, e in zip(covered, exponentials, strict=True)]
+    return beta * sum(math.log(min(max(c, COVERAGE_FLOOR), 1.0)) for c in covered)
+
+
 def assert_same(left: Hypothesis, right: Hypothesis) -> None:
     assert left.ids == right.ids
     assert left.log_prob == pytest.approx(right.log_prob, abs=1e-10)
@@ -204,6 +266,100 @@ def test_full_width_beam_is_exhaustive_search_above_a_minimum_length() -> None:
     for src, hypotheses in zip(SOURCES, found, strict=True):
         best = exhaustive(model, src, alpha=1.0, max_length=4, min_length=2)[:9]
         assert [each.ids for each in hypotheses] == [pieces for _, _, pieces in best]
+
+
+# What is asked of a search, and the same in the words of `allowed` for a source of so many positions.
+PREFIXES: dict[int, tuple[int, ...]] = {4: (5, 5), 2: (3,), 1: (), 6: (4, 3, 4), 3: (5, 5, 5)}
+PREFIX_ROWS = torch.tensor([[5, 5, PAD], [3, PAD, PAD], [PAD] * 3, [4, 3, 4], [5, 5, 5]])
+CONSTRAINTS: dict[str, tuple[dict[str, Any], Any]] = {
+    "cap": ({"max_length": 4}, lambda n: {"limit": 4}),
+    "ratio": (
+        {"max_length_ratio": 0.5, "max_length_extra": 1.5},
+        lambda n: {"limit": int(0.5 * n + 1.5)},
+    ),
+    "minimum": ({"max_length": 4, "min_length": 3}, lambda n: {"limit": 4, "minimum": 3}),
+    "minimum ratio": (
+        {"max_length": 4, "min_length_ratio": 0.75},
+        lambda n: {"limit": 4, "minimum": min(4, int(0.75 * n))},
+    ),
+    "no piece twice": ({"max_length": 5, "no_repeat_ngram_size": 1}, lambda n: {"limit": 5, "ngram": 1}),
+    "no bigram twice": ({"max_length": 5, "no_repeat_ngram_size": 2}, lambda n: {"limit": 5, "ngram": 2}),
+    "a minimum out of reach": (
+        {"max_length": 6, "no_repeat_ngram_size": 1, "min_length": 5},
+        lambda n: {"limit": 6, "ngram": 1, "minimum": 5},
+    ),
+    "prefix": ({"max_length": 4, "prefixes": PREFIX_ROWS}, lambda n: {"limit": 4, "prefix": PREFIXES[n]}),
+    "all at once": (
+        {"max_length": 5, "min_length": 4, "no_repeat_ngram_size": 2, "prefixes": PREFIX_ROWS},
+        lambda n: {"limit": 5, "minimum": 4, "ngram": 2, "prefix": PREFIXES[n]},
+    ),
+}
+
+
+@pytest.mark.parametrize("num_best", [1, 7])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (1.0, 0.0), (0.0, 2.0), (0.6, 0.4)])
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_full_width_beam_is_exhaustive_search_under_every_constraint_and_penalty(
+    name: str, alpha: float, beta: float, num_best: int
+) -> None:
+    model = Table(6, seed=3, eos=1.0)
+    settings, rules = CONSTRAINTS[name]
+    penalties = {"length_alpha": alpha, "coverage_beta": beta}
+    found = beam_search(model, batch_of(*SOURCES), beam_size=400, num_best=num_best, **penalties, **settings)
+    for src, hypotheses in zip(SOURCES, found, strict=True):
+        best = []
+        for pieces in sequences([3, 4, 5], [], **rules(len(src))):
+            log_prob = log_probability(model, src, pieces)
+            penalty = ((5 + len(pieces) + 1) / 6) ** alpha
+            score = log_prob / penalty + plain_coverage_penalty(src, pieces, beta)
+            best.append((score, log_prob, pieces))
+        assert len(best) <= 400
+        best = sorted(best, reverse=True)[:num_best]
+        assert [each.ids for each in hypotheses] == [pieces for _, _, pieces in best]
+        for each, (score, log_prob, _) in zip(hypotheses, best, strict=True):
+            assert each.score == pytest.approx(score, abs=1e-9)
+            assert each.log_prob == pytest.approx(log_prob, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_a_beam_of_one_is_greedy_search_under_every_constraint(name: str) -> None:
+    settings, rules = CONSTRAINTS[name]
+    for seed in range(5):
+        model, src = Table(6, seed=seed), batch_of(*SOURCES)
+        greedy = greedy_search(model, src, need_weights=True, **settings)
+        beam = beam_search(model, src, beam_size=1, coverage_beta=1.0, need_weights=True, **settings)
+        for sentence, one, (other,) in zip(SOURCES, greedy, beam, strict=True):
+            assert_same(one, other)
+            pieces: list[int] = []
+            while True:  # the most probable of what is allowed, step by step
+                choices = allowed(pieces, [3, 4, 5], **rules(len(sentence)))
+                history = sum(sentence) % 97
+                for previous in (BOS, *pieces):
+                    history = (3 * history + previous) % 97
+                piece = max(choices, key=model.table[history].tolist().__getitem__)
+                if piece == EOS:
+                    break
+                pieces.append(piece)
+            assert one.ids == pieces
+
+
+def test_coverage_penalty_is_equation_14() -> None:
+    coverage = np.random.default_rng(0).uniform(0.0, 1.5, size=(3, 4))
+    coverage[1, 2] = 0.0
+    mask = np.array([[True] * 4, [True, True, True, False], [True, False, False, False]])
+    ours = coverage_penalty(torch.tensor(coverage), torch.tensor(mask), 0.7)
+    for row in range(3):
+        total = sum(math.log(min(max(coverage[row, j], 1e-6), 1.0)) for j in range(4) if mask[row, j])
+        assert ours[row].item() == pytest.approx(0.7 * total, abs=1e-12)
+
+
+def test_coverage_changes_what_wins() -> None:
+    src = batch_of(*SOURCES)
+    plain, covering = (
+        beam_search(Table(9, seed=1), src, beam_size=20, length_alpha=0.0, coverage_beta=beta)
+        for beta in (0.0, 5.0)
+    )
+    assert any(one.ids != other.ids for (one,), (other,) in zip(plain, covering, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -330,6 +486,163 @@ def test_a_sentence_is_translated_alike_in_any_company(beam_size: int) -> None:
         assert_same(one, greedy_search(model, batch_of(src), need_weights=True)[0])
 
 
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_company_changes_nothing_under_constraints(beam_size: int) -> None:
+    model = Table(9, eos=-1.0)
+
+    def find(order: list[int], num_pads: int) -> list[list[Hypothesis]]:
+        src = torch.nn.functional.pad(batch_of(*(SOURCES[i] for i in order)), (0, num_pads), value=PAD)
+        return beam_search(
+            model,
+            src,
+            beam_size=beam_size,
+            num_best=beam_size,
+            coverage_beta=0.5,
+            min_length_ratio=1.0,
+            no_repeat_ngram_size=2,
+            prefixes=PREFIX_ROWS[order],
+            need_weights=True,
+        )
+
+    together = find([0, 1, 2, 3, 4], 0)
+    for order, num_pads in (([4, 2, 0, 1, 3], 3), ([3], 0), ([1], 2), ([2, 4], 1)):
+        for i, hypotheses in zip(order, find(order, num_pads), strict=True):
+            for one, other in zip(together[i], hypotheses, strict=True):
+                assert_same(one, other)
+                assert one.score == pytest.approx(other.score, abs=1e-10)
+
+
+def sample_probabilities(
+    model: Table, src: list[int], *, max_length: int, temperature: float, top_k: int, top_p: float
+) -> dict[tuple[int, ...], float]:
+    """The exact distribution of samples, by a walk over all sequences with Python lists."""
+    found: dict[tuple[int, ...], float] = {}
+
+    def walk(pieces: tuple[int, ...], history: int, probability: float) -> None:
+        history = (3 * history + (pieces[-1] if pieces else BOS)) % 97
+        choices = allowed(list(pieces), [3, 4, 5], limit=max_length)
+        row = model.table[history].tolist()
+        ranked = sorted(((math.exp(row[p] / temperature), p) for p in choices), reverse=True)
+        ranked = ranked[: top_k or len(ranked)]
+        whole, kept, share = sum(weight for weight, _ in ranked), [], 0.0
+        for weight, piece in ranked:
+            if share >= top_p:
+                break
+            kept.append((weight, piece))
+            share += weight / whole
+        for weight, piece in kept:
+            own = probability * weight / sum(each for each, _ in kept)
+            if piece == EOS:
+                found[pieces] = own
+            else:
+                walk((*pieces, piece), history, own)
+
+    walk((), sum(src) % 97, 1.0)
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 1.0, "top_k": 0, "top_p": 1.0},
+        {"temperature": 0.5, "top_k": 0, "top_p": 1.0},
+        {"temperature": 2.0, "top_k": 3, "top_p": 1.0},
+        {"temperature": 1.0, "top_k": 0, "top_p": 0.7},
+        {"temperature": 1.5, "top_k": 3, "top_p": 0.8},
+    ],
+)
+def test_samples_follow_the_exact_distribution(settings: dict[str, Any]) -> None:
+    """Pearson's statistic stays within five standard deviations of its mean under the exact distribution."""
+    model, num_samples = Table(6, seed=2, scale=1.0), 4000
+    src = SOURCES[0]
+    expected = sample_probabilities(model, src, max_length=3, **settings)
+    assert sum(expected.values()) == pytest.approx(1.0)
+    (samples,) = sample(model, batch_of(src), num_samples=num_samples, seed=5, max_length=3, **settings)
+    counts = Counter(tuple(each.ids) for each in samples)
+    assert set(counts) <= set(expected)
+    common = [pieces for pieces, p in expected.items() if p * num_samples >= 5]
+    rare = 1.0 - sum(expected[pieces] for pieces in common)
+    cells = [(counts[pieces], expected[pieces] * num_samples) for pieces in common]
+    if rare * num_samples >= 5:
+        cells.append((num_samples - sum(counts[pieces] for pieces in common), rare * num_samples))
+    statistic = sum((seen - mean) ** 2 / mean for seen, mean in cells)
+    degrees = len(cells) - 1
+    assert abs(statistic - degrees) < 5 * math.sqrt(2 * degrees)
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-9}, {"temperature": 1e-6}])
+def test_samples_of_the_most_probable_piece_are_greedy_search(name: str, settings: dict[str, Any]) -> None:
+    model, src = Table(9), batch_of(*SOURCES)
+    constraints, _ = CONSTRAINTS[name]
+    greedy = greedy_search(model, src, need_weights=True, **constraints)
+    for one, samples in zip(
+        greedy,
+        sample(model, src, num_samples=2, seed=1, need_weights=True, **settings, **constraints),
+        strict=True,
+    ):
+        for other in samples:
+            assert_same(one, other)
+            assert other.score == other.log_prob
+
+
+def test_samples_obey_the_constraints_and_have_the_models_own_probability() -> None:
+    model = Table(9)
+    constraints, rules = CONSTRAINTS["all at once"]
+    found = sample(
+        model,
+        batch_of(*SOURCES),
+        num_samples=30,
+        seed=0,
+        temperature=3.0,
+        top_k=5,
+        need_weights=True,
+        **constraints,
+    )
+    for src, samples in zip(SOURCES, found, strict=True):
+        assert len({tuple(each.ids) for each in samples}) > 1
+        for each in samples:
+            for t, piece in enumerate([*each.ids, EOS]):
+                assert piece in allowed(each.ids[:t], list(range(3, 9)), **rules(len(src)))
+        forced = force_decode(
+            model,
+            batch_of(*[src] * 30),
+            batch_of(*([BOS, *each.ids] for each in samples)),
+            batch_of(*([*each.ids, EOS] for each in samples)),
+            need_weights=True,
+        )
+        for each, again in zip(samples, forced, strict=True):
+            assert again.log_prob == pytest.approx(each.log_prob, abs=1e-10)
+            torch.testing.assert_close(again.weights, each.weights, rtol=0, atol=1e-12)
+
+
+def test_samples_depend_on_the_seed_the_sentence_and_their_number_alone() -> None:
+    model = Table(9, eos=-1.0)
+
+    def drawn(*sentences: list[int], seed: int = 3, num_samples: int = 4) -> list[list[list[int]]]:
+        found = sample(model, batch_of(*sentences), num_samples=num_samples, seed=seed)
+        return [[each.ids for each in samples] for samples in found]
+
+    together = drawn(*SOURCES)
+    assert together == drawn(*SOURCES)
+    assert together[::-1] == drawn(*SOURCES[::-1])
+    assert [samples[:2] for samples in together] == drawn(*SOURCES, num_samples=2)
+    for samples, src in zip(together, SOURCES, strict=True):
+        assert [samples] == drawn(src)
+        assert samples == drawn([*src, PAD, PAD])[0]
+        assert len(set(map(tuple, samples))) > 1
+    assert together != drawn(*SOURCES, seed=4)
+
+
+def test_drawing_finds_a_possible_piece_at_either_end() -> None:
+    log_probs = torch.tensor([0.0, 0.1, 0.6, 0.0, 0.3, 0.0]).log()
+    ends = torch.tensor([0.0, 1.0 - 2.0**-53], dtype=torch.float64)
+    for settings in ({"top_k": 0, "top_p": 1.0}, {"top_k": 5, "top_p": 1.0}, {"top_k": 0, "top_p": 0.999}):
+        pieces = draw(log_probs.expand(2, 6), ends, temperature=1.0, **settings)
+        assert set(pieces.tolist()) <= {1, 2, 4}
+        assert len(set(pieces.tolist())) == 2
+
+
 def test_finished_sentences_leave_the_batch() -> None:
     model = Table(9)
     greedy = greedy_search(model, batch_of(*SOURCES))
@@ -433,6 +746,7 @@ def test_an_empty_batch_gives_nothing() -> None:
     src = torch.zeros(0, 3, dtype=torch.long)
     assert greedy_search(Table(5), src) == []
     assert beam_search(Table(5), src, beam_size=2) == []
+    assert sample(Table(5), src, num_samples=2, seed=0) == []
 
 
 def test_length_penalty_is_equation_14() -> None:
@@ -440,6 +754,69 @@ def test_length_penalty_is_equation_14() -> None:
     assert length_penalty(7, 1.0) == 2.0
     assert length_penalty(7, 0.5) == pytest.approx(math.sqrt(2.0))
     assert length_penalty(7, 0.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beam_size": 0}, "beam_size must be a whole number of at least 1, got 0"),
+        ({"beam_size": "five"}, "beam_size must be a whole number of at least 1, got 'five'"),
+        ({"beam_size": 2, "num_best": 3}, "1 <= num_best <= beam_size, got 3 and 2"),
+        ({"num_best": 0}, "num_best must be a whole number of at least 1, got 0"),
+        ({"length_alpha": -1.0}, "length_alpha must be at least 0, got -1.0"),
+        ({"coverage_beta": math.nan}, "coverage_beta must be at least 0, got nan"),
+        ({"max_length_extra": -3}, "max_length_extra must be at least 0, got -3"),
+        ({"no_repeat_ngram_size": 1.5}, "no_repeat_ngram_size must be a whole number of at least 0, got 1.5"),
+        ({"min_length": 5, "max_length": 4}, "min_length=5 is above max_length=4"),
+        ({"min_length_ratio": 2.5}, "min_length_ratio=2.5 is above max_length_ratio=2.0"),
+        ({"temperature": 0.5}, "temperature=0.5 has no effect with sample=false"),
+        ({"top_k": 5}, "top_k=5 has no effect"),
+        ({"sample": "yes"}, "sample must be true or false, got 'yes'"),
+        ({"sample": True, "beam_size": 5}, "beam_size=5 has no effect with sample=true"),
+        ({"sample": True, "length_alpha": 1.0}, "length_alpha=1.0 has no effect"),
+        ({"sample": True, "temperature": 0}, "temperature must be above 0, got 0"),
+        ({"sample": True, "top_p": 0.0}, "top_p must be above 0 and at most 1, got 0.0"),
+        ({"sample": True, "seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"prefixes": torch.tensor([[3, EOS]])}, "prefix of sentence 0 holds PAD, BOS or EOS"),
+        ({"prefixes": torch.tensor([[PAD, 3]])}, "prefix of sentence 0 holds PAD, BOS or EOS"),
+        ({"prefixes": torch.tensor([[3, 4, 3]]), "max_length": 2}, "has 3 pieces, .* may have only 2"),
+    ],
+)
+def test_settings_out_of_range_or_without_effect_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        search(Table(5), batch_of([3, EOS]), **settings)
+
+
+def test_coverage_needs_attention() -> None:
+    with pytest.raises(ValueError, match=r"coverage_beta=0\.2 needs attention"):
+        search(Table(5, attends=False), batch_of([3, EOS]), beam_size=2, coverage_beta=0.2)
+
+
+@pytest.mark.parametrize("file", sorted((CONFIGS / "decoding").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_decoding_config_is_understood(file: Path) -> None:
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+        settings = OmegaConf.to_container(
+            hydra.compose("translate", overrides=[f"decoding={file.stem}"]).decoding
+        )
+    assert isinstance(settings, dict)
+    assert set(settings) <= set(inspect.signature(search).parameters)
+    found = search(Table(9), batch_of(*SOURCES), **settings)
+    assert [len(hypotheses) for hypotheses in found] == [1] * len(SOURCES)
+
+
+def test_search_is_what_its_settings_say() -> None:
+    model, src = Table(9), batch_of(*SOURCES)
+    settings = {"max_length": 6, "min_length": 2, "no_repeat_ngram_size": 2, "prefixes": PREFIX_ROWS}
+    ours = search(model, src, beam_size=4, num_best=3, length_alpha=0.7, coverage_beta=0.1, **settings)
+    assert ours == beam_search(
+        model, src, beam_size=4, num_best=3, length_alpha=0.7, coverage_beta=0.1, **settings
+    )
+    drawn = {"temperature": 2.0, "top_k": 4, "top_p": 0.9, "seed": 3}
+    ours = search(model, src, sample=True, num_best=3, **drawn, **settings)
+    assert ours == sample(model, src, num_samples=3, **drawn, **settings)
+    greedy = greedy_search(model, src, **settings)
+    for one, (other,) in zip(greedy, search(model, src, **settings), strict=True):
+        assert_same(one, other)
 
 
 def test_impossible_settings_and_broken_models_are_refused() -> None:
@@ -454,5 +831,7 @@ def test_impossible_settings_and_broken_models_are_refused() -> None:
         beam_search(broken, src, beam_size=2)
     with pytest.raises(FloatingPointError, match="sentence 0"):
         greedy_search(broken, src)
+    with pytest.raises(FloatingPointError, match="sentence 0"):
+        sample(broken, src, num_samples=2, seed=0)
     with pytest.raises(AssertionError, match="eval"):
         greedy_search(Table(5).train(), src)  # type: ignore[arg-type]

@@ -51,12 +51,16 @@ ALLOWED: dict[str, set[str]] = {
     "commands": set(),
 }
 ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands")}
+ALLOWED["comparison"] = set()
+ALLOWED["comparison.runs"] = {"run", "metrics"}
+ALLOWED["comparison.figures"] = {"comparison.runs", "metrics"}
+ALLOWED["comparison.tables"] = {"comparison.figures", "metrics"}
 SCRIPT = {name for name in ALLOWED if name} | {"run"}  # and never another script
 
 # Library -> the only files that may import it; "scripts" stands for every script.
 LIBRARY_USERS = {
     "hydra": {"run", "commands", "scripts"},
-    "omegaconf": {"run", "commands", "scripts"},
+    "omegaconf": {"run", "comparison.runs", "commands", "scripts"},
     "lightning": {"data.datamodule", "module", "callbacks", "run", "scripts"},
     "pytorch_lightning": set(),
     "sacrebleu": {"metrics"},

@@ -1,15 +1,23 @@
-"""Scores equal sacreBLEU's own command line; the interval and the signature are its own."""
+"""Scores and paired tests equal sacreBLEU's own command line; what sacreBLEU has not equals its definition."""
 
+import hashlib
 import json
 import random
+import re
 import subprocess
 import sys
+from itertools import pairwise
+from pathlib import Path
 
+import hydra
+import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU
 
 from nmt import metrics
 from nmt.errors import UserError
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +84,150 @@ def test_a_metric_or_tokenisation_that_is_none_is_refused():
         metrics.score(["a"], ["a"], names=["bleux"])
     with pytest.raises(UserError, match="no tokenisation '14a'"):
         metrics.score(["a"], ["a"], tokenize="14a")
+
+
+@pytest.fixture(scope="module")
+def systems(corpus):
+    """Beside the corpus's own hypotheses, one a little better and one a little worse."""
+    hypotheses, references = corpus
+    rng = random.Random(6)
+    better = [
+        line if rng.random() < 0.05 else other for line, other in zip(references, hypotheses, strict=True)
+    ]
+    worse = [line if rng.random() < 0.9 else line[: len(line) // 2] for line in better]
+    return [hypotheses, better, worse]
+
+
+def paired_by_sacrebleus_command_line(option, num_samples, files):
+    """{"score": …, "p": …, "ci": …} as [systems, metrics] of strings, read off its table: its JSON breaks on chrF."""
+    command = [sys.executable, "-m", "sacrebleu", str(files[0]), "-i", *map(str, files[1:])]
+    command += ["-m", "bleu", "chrf", "ter", option, f"{option}-n", str(num_samples), "-f", "text", "-w", "6"]
+    table = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    cells = [line.split("│")[2:5] for line in table.splitlines() if line.startswith("│")][1:]
+    patterns = {"score": r"^\s*([\d.]+)", "ci": r"± ([\d.]+)", "p": r"p = ([\d.]+)"}
+    found = {
+        key: [[re.findall(pattern, cell) for cell in row] for row in cells]
+        for key, pattern in patterns.items()
+    }
+    return {
+        key: [[float(cell[0]) for cell in row] for row in rows if all(row)] for key, rows in found.items()
+    }
+
+
+def test_paired_tests_equal_sacrebleus_command_line(corpus, systems, tmp_path):
+    files = [tmp_path / name for name in ("ref", "first", "better", "worse")]
+    for file, lines in zip(files, (corpus[1], *systems), strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    chosen = {
+        "bleu": metrics.Bleu(tokenize="13a", lowercase=False),
+        "chrf": metrics.Chrf(lowercase=False),
+        "ter": metrics.Ter(),
+    }
+    ours = metrics.paired_tests(chosen, systems, corpus[1], num_bootstrap=60, num_trials=80)
+
+    def own(key, first=0):
+        return [[result[name][key] for name in chosen] for result in ours[first:]]
+
+    bootstrap = paired_by_sacrebleus_command_line("--paired-bs", 60, files)
+    randomization = paired_by_sacrebleus_command_line("--paired-ar", 80, files)
+    np.testing.assert_allclose(own("score"), bootstrap["score"], atol=1e-6)
+    np.testing.assert_allclose(own("ci"), bootstrap["ci"], atol=2e-5)  # theirs are means of float32
+    np.testing.assert_allclose(own("p_bootstrap", 1), bootstrap["p"], atol=5e-5)
+    np.testing.assert_allclose(own("p_randomization", 1), randomization["p"], atol=5e-5)
+    assert len({p for row in randomization["p"] for p in row}) > 3  # or the comparison would say little
+
+
+def test_a_paired_bootstrap_of_a_mean_over_sentences_is_its_definition(corpus, systems):
+    _, references = corpus
+    result = metrics.paired_tests(
+        {"exact_match": metrics.ExactMatch()}, systems, references, num_bootstrap=200, num_trials=10
+    )
+    right = np.array([[h == r for h, r in zip(each, references, strict=True)] for each in systems])
+    rows = np.random.default_rng(12345).choice(len(references), size=(200, len(references)))
+    for number in (1, 2):
+        difference = abs(100 * right[number].mean() - 100 * right[0].mean())
+        resampled = np.abs(100 * right[number][rows].mean(axis=1) - 100 * right[0][rows].mean(axis=1))
+        exceeding = (resampled - resampled.mean() > difference + 1e-9).sum()
+        assert result[number]["exact_match"]["p_bootstrap"] == pytest.approx((exceeding + 1) / 201)
+
+
+def test_systems_that_score_the_same_differ_by_chance(corpus):
+    hypotheses, references = corpus
+    chosen = {"bleu": metrics.Bleu(tokenize="13a", lowercase=False)}
+    first, second = metrics.paired_tests(
+        chosen, [hypotheses, list(hypotheses)], references, num_bootstrap=10, num_trials=10
+    )
+    _, third = metrics.paired_tests(
+        chosen, [["x"] * 2, ["y"] * 2], ["a b"] * 2, num_bootstrap=9, num_trials=9
+    )
+    assert third["bleu"]["p_bootstrap"] == third["bleu"]["p_randomization"] == 1.0  # 0 BLEU each
+    assert first["bleu"]["p_bootstrap"] is None
+    assert second["bleu"]["p_bootstrap"] == second["bleu"]["p_randomization"] == 1.0
+
+
+def test_exact_match_is_the_share_of_equal_sentences_and_its_interval_that_of_their_mean():
+    rng = np.random.default_rng(3)
+    right = rng.random(200) < 0.3
+    hypotheses = ["yes  it is" if hit else "Yes it is" for hit in right]
+    [result] = metrics.score_with(
+        {"exact_match": metrics.ExactMatch()}, hypotheses, ["yes it is"] * 200, num_bootstrap=400
+    ).values()
+    assert result["score"] == pytest.approx(100 * right.mean())
+    resampled = np.sort(
+        [100 * right[rows].mean() for rows in np.random.default_rng(12345).choice(200, (400, 200))]
+    )
+    assert result["ci"] == pytest.approx((resampled[-11] - resampled[10]) / 2, abs=1e-4)  # 1/40 from each end
+    assert "bs:400|seed:12345|case:mixed" in result["signature"]
+
+
+def lcs_length(a, b):
+    if not a or not b:
+        return 0
+    if a[-1] == b[-1]:
+        return lcs_length(a[:-1], b[:-1]) + 1
+    return max(lcs_length(a[:-1], b), lcs_length(a, b[:-1]))
+
+
+def test_rouge_keeps_the_words_of_any_script_and_is_the_f1_of_their_matches():
+    pytest.importorskip("rouge_score")
+    hypotheses = ["Đi học về nhà!", "the cat sat", "नमस्ते दुनिया"]
+    references = ["đi về nhà học.", "a cat sat down", "दुनिया नमस्ते"]
+    pairs = [
+        (["đi", "học", "về", "nhà"], ["đi", "về", "nhà", "học"]),
+        (["the", "cat", "sat"], ["a", "cat", "sat", "down"]),
+        (["नमस्ते", "दुनिया"], ["दुनिया", "नमस्ते"]),
+    ]
+    unigrams = [len(set(h) & set(r)) for h, r in pairs]  # no word comes twice
+    bigrams = [len(set(pairwise(h)) & set(pairwise(r))) for h, r in pairs]
+    longest = [lcs_length(h, r) for h, r in pairs]
+    for kind, matches, fewer in (("rouge1", unigrams, 0), ("rouge2", bigrams, 1), ("rougeL", longest, 0)):
+        [result] = metrics.score_with(
+            {kind: metrics.Rouge(kind=kind)}, hypotheses, references, num_bootstrap=0
+        ).values()
+        f1 = [2 * m / (len(h) + len(r) - 2 * fewer) for m, (h, r) in zip(matches, pairs, strict=True)]
+        assert result["score"] == pytest.approx(100 * sum(f1) / 3), kind
+
+
+def test_on_ascii_the_words_are_those_of_rouge_score_itself():
+    tokenizers = pytest.importorskip("rouge_score.tokenizers")
+    text = "Don't pay $3.50, U.S. e-mail_addresses (ROUGE-L)\tend."
+    assert metrics.words_of_any_script(text) == tokenizers.DefaultTokenizer(use_stemmer=False).tokenize(text)
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in (CONFIGS / "metrics").glob("*.yaml")))
+def test_every_metrics_configuration_scores(name):
+    if name == "summarization":
+        pytest.importorskip("rouge_score")
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+        config = hydra.compose("compare", overrides=[f"metrics={name}"]).metrics
+    chosen = dict(hydra.utils.instantiate(config).items())
+    scores = metrics.score_with(chosen, ["a b c d"] * 2, ["a b c d"] * 2, num_bootstrap=2)
+    assert {key: result["score"] for key, result in scores.items()} == {
+        key: pytest.approx(0 if key == "ter" else 100) for key in chosen
+    }
+
+
+def test_the_digest_tells_sources_references_and_their_cuts_apart():
+    texts = [(["a"], ["b"]), (["b"], ["a"]), (["a", "b"], []), (["a"], ["b", ""]), (["a"], ["b\n"])]
+    assert len({metrics.digest(*text) for text in texts}) == len(texts)
+    assert metrics.digest(["a"], ["b"]) == "sha256:" + hashlib.sha256(b'[["a"],["b"]]').hexdigest()

@@ -222,6 +222,23 @@ def filter_pairs(dataset: Dataset, *, max_length: int, max_ratio: float) -> tupl
     return dataset.select(np.flatnonzero(keep)), counts
 
 
+def count_shared(held_out: Dataset, train: Dataset) -> int:
+    """How many rows of `held_out` stand in `train` too, with the same text on both sides."""
+    rows = pa.chunked_array(_joined(held_out), pa.large_string())
+    found: set[str] = set()
+    for chunk in _joined(train):  # one at a time: all training text would not fit in memory
+        found.update(chunk.filter(pc.is_in(chunk, value_set=rows)).to_pylist())
+    return sum(row in found for row in rows.to_pylist())
+
+
+def _joined(dataset: Dataset) -> Iterator[pa.Array]:
+    """Both sides of each pair as one string, a block of rows at a time. No text that was read holds NUL."""
+    for batch in dataset.select_columns(["src", "tgt"]).with_format("arrow").iter(_ROWS_A_BATCH):
+        for part in batch.to_batches():
+            sides = [part.column(name).cast(pa.large_string()) for name in ("src", "tgt")]
+            yield pc.binary_join_element_wise(*sides, pa.scalar("\0", pa.large_string()))
+
+
 def _read_split(files: Files, languages: Languages, split: str, cache_dir: Path) -> Dataset:
     def rows() -> Iterable[Row]:
         size = sum(path.stat().st_size for path in files.paths)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from nmt import alignment
 from nmt.data.batching import Batch, TokenBatchSampler, collate
-from nmt.data.corpus import filter_pairs
+from nmt.data.corpus import count_shared, filter_pairs
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
@@ -22,8 +22,8 @@ class TranslationDataModule(L.LightningDataModule):
     """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
 
     Training pairs are filtered by length and ratio, with the counts logged; validation lines are all kept, in
-    order, untouched. `max_tokens` bounds the padded tokens of a batch. With `guided`, training batches carry the
-    corpus' alignments.
+    order, untouched. Held-out pairs that stand in the training text too are warned of. `max_tokens` bounds the
+    padded tokens of a batch. With `guided`, training batches carry the corpus' alignments.
     """
 
     def __init__(
@@ -44,6 +44,8 @@ class TranslationDataModule(L.LightningDataModule):
                 raise UserError(f"the data have no {split} split; training needs train and val")
         if guided and "alignment" not in splits["train"].column_names:
             raise UserError("guided_alignment needs alignments of the training text, and the data have none")
+        for split in splits.keys() - {"train"}:
+            _warn_of_shared(split, splits[split], splits["train"])
         self.tokenizer = tokenizer
         self.max_tokens, self.num_workers, self.seed = max_tokens, num_workers, seed
         self.val_text = splits["val"]
@@ -92,6 +94,17 @@ class TranslationDataModule(L.LightningDataModule):
             collate_fn=partial(collate, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id),
             num_workers=self.num_workers,
             persistent_workers=False,
+        )
+
+
+def _warn_of_shared(split: str, held_out: Dataset, train: Dataset) -> None:
+    """Warn where scores on `held_out` would partly be scores on training text."""
+    if shared := count_shared(held_out, train):
+        log.warning(
+            "%s of %s %s pairs are training pairs too: leave them out of one, or its scores flatter",
+            f"{shared:,}",
+            f"{len(held_out):,}",
+            split,
         )
 
 

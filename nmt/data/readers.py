@@ -27,7 +27,7 @@ _UTF16_OR_32 = (
     codecs.BOM_UTF16_BE,
     codecs.BOM_UTF32_BE,
 )  # BOM_UTF32_LE begins as UTF-16's
-_LINK = re.compile(r"(\d+)-(\d+)")
+_LINK = re.compile(r"([0-9]{1,9})([-p])([0-9]{1,9})")
 
 csv.field_size_limit(2**31 - 1)  # the default refuses a field above 128 KiB
 
@@ -86,8 +86,13 @@ def find(directory: Path, split: str, languages: Languages) -> Files | None:
             candidates += [Files(form, (directory / name,)) for name in found]
         candidates += _shards(directory, alias)
         sides = [
-            [directory / name for name in (f"{alias}.{part}", f"{alias}.{part}.gz") if name in names]
-            for part in (languages.src, languages.tgt, "align")
+            [
+                directory / f"{alias}.{ending}{packed}"
+                for ending in endings
+                for packed in ("", ".gz")
+                if f"{alias}.{ending}{packed}" in names
+            ]
+            for endings in ((languages.src,), (languages.tgt,), ("align", "talp"))
         ]
         for paths in sides:
             if len(paths) > 1:
@@ -125,8 +130,7 @@ def _there(names: list[str], aliases: Sequence[str]) -> str:
         }
         - {"align", "talp", ""}
     )
-    listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    there = f"; it holds {listed}" if names else "; it is empty"
+    there = f"; it holds {_some(names)}" if names else "; it is empty"
     advice = f"; its languages are {', '.join(langs)}: set data.src_lang and data.tgt_lang" if langs else ""
     return there + (advice or "; set data.path to the folder of the data")
 
@@ -189,7 +193,7 @@ def read_lines(path: Path) -> Iterator[str]:
                 if not line:  # nothing but a byte order mark
                     continue
             if b"\0" in line:
-                raise UserError(f"{where}: a NUL byte; the file must be UTF-8 text")
+                raise UserError(f"{where}: a NUL byte; the file must be UTF-8 text, not UTF-16 or binary")
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
@@ -227,8 +231,9 @@ def _json_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise UserError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
-        except RecursionError as error:
-            raise UserError(f"{where}: not a JSON object of texts (nested too deeply)") from error
+        except (RecursionError, ValueError) as error:  # Python reads no number of more than 4,300 digits
+            what = "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+            raise UserError(f"{where}: not a JSON object of texts ({what})") from error
         if not isinstance(row, dict):
             raise UserError(
                 f"{where}: a JSON {_kind(row)}, but each line must be an object with text in each language"
@@ -246,6 +251,7 @@ def _tsv_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
                 raise UserError(
                     f"{where}: the header is {','.join(cells)}, but data.columns=[{','.join(columns)}]"
                 )
+            _check_names(cells, where)
             columns = cells
             continue
         if columns is None:
@@ -261,13 +267,14 @@ def _tsv_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
 def _csv_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
     reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     header: list[str] | None = None
+    begun = 1  # where the row begins: after a quote that nothing closes, it goes on to the end of the file
     try:
         for cells in reader:
-            where = f"{path}, line {reader.line_num}"
+            where = f"{path}, line {begun}"
+            begun = reader.line_num + 1
             if header is None:
                 header = cells
-                if len(set(header)) < len(header):
-                    raise UserError(f"{where}: the header names a column twice: {','.join(header)}")
+                _check_names(header, where)
                 if not {languages.src, languages.tgt} <= set(header):
                     names = f"names the columns {','.join(header)}"
                     needed = f"{languages.src} and {languages.tgt}"
@@ -277,7 +284,7 @@ def _csv_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
                 raise UserError(f"{where}: {_count(cells)}, but expected {len(header)} ({', '.join(header)})")
             yield where, row_from_mapping(dict(zip(header, cells, strict=True)), languages, where)
     except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: not CSV ({error})") from error
+        raise UserError(f"{path}, line {begun}: not CSV ({_first_line(error)})") from error
 
 
 def _parquet_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
@@ -286,13 +293,17 @@ def _parquet_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]
         with _readable(path), _open(path) as handle, pq.ParquetFile(handle) as table:
             wanted = {languages.src, languages.tgt, "translation", "alignment"}
             present = table.schema_arrow.names
-            if not wanted & set(present):
-                raise _no_language(languages.src, present, str(path))
+            _check_names(present, str(path))
+            if not {languages.src, languages.tgt} <= set(present) and "translation" not in present:
+                absent = languages.tgt if languages.src in present else languages.src
+                raise _no_language(absent, present, str(path))
             for batch in table.iter_batches(columns=[name for name in present if name in wanted]):
                 for row in batch.to_pylist():
                     number += 1
                     where = f"{path}, row {number}"
                     yield where, row_from_mapping(row, languages, where)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}, after row {number}: not UTF-8; write the file anew as UTF-8") from error
     except pa.ArrowException as error:
         raise UserError(f"{path} is broken or no Parquet file ({_first_line(error)})") from error
 
@@ -325,30 +336,42 @@ def _text(value: Any, name: str, where: str) -> str:
 
 
 def _links(line: str, src: str, tgt: str, languages: Languages, where: str) -> str:
-    """A Pharaoh alignment with i in the source and j in the target, checked against both word counts."""
-    matches = [_LINK.fullmatch(link) for link in line.split()]
-    for link, match in zip(line.split(), matches, strict=True):
+    """An alignment with i in the source and j in the target, checked against both word counts.
+
+    Links are sure, `i-j`, or possible, `ipj`.
+    """
+    links = []
+    for link in line.split():
+        match = _LINK.fullmatch(link)
         if match is None:
-            raise UserError(f"{where}: alignment link {link!r} is not of the form i-j")
-    pairs = [(int(match[1]), int(match[2])) for match in matches if match]
-    if languages.alignments_flipped:
-        pairs = [(j, i) for i, j in pairs]
+            raise UserError(f"{where}: alignment link {link[:24]!r} is not of the form i-j (or ipj)")
+        i, kind, j = int(match[1]), match[2], int(match[3])
+        links.append((j, kind, i) if languages.alignments_flipped else (i, kind, j))
     num_src, num_tgt = len(src.split()), len(tgt.split())
-    for i, j in pairs:
+    for i, kind, j in links:
         if i >= num_src or j >= num_tgt:
-            link = f"{j}-{i}" if languages.alignments_flipped else f"{i}-{j}"
+            link = f"{j}{kind}{i}" if languages.alignments_flipped else f"{i}{kind}{j}"
             words = f"{languages.src} has {num_src} words and {languages.tgt} {num_tgt}"
             raise UserError(
                 f"{where}: alignment link {link} is out of range: {words}; see data.columns for the order"
             )
-    return " ".join(f"{i}-{j}" for i, j in pairs)
+    return " ".join(f"{i}{kind}{j}" for i, kind, j in links)
+
+
+def _check_names(names: Sequence[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        raise UserError(f"{where}: the header names a column twice: {_some(names)}")
 
 
 def _no_language(lang: str, names: Sequence[str], where: str) -> UserError:
-    there = ", ".join(names) or "none"
+    there = _some(names) or "none"
     return UserError(
         f'{where}: no "{lang}"; the names there are {there}: set data.src_lang and data.tgt_lang'
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
 
 
 def _kind(value: Any) -> str:

@@ -218,7 +218,7 @@ def _training_fault(message: str, what: str, vocab_size: int) -> str:
         remedy = f"set it to {low[1]} or more, or lower data.tokenizer.character_coverage"
         return f"data.tokenizer.vocab_size={vocab_size} is too small for {what} ({reason}): {remedy}"
     if "sentences_.empty()" in message or "all_chars_count" in message:
-        return f"{what} is empty: no line to train a tokenizer on"
+        return f"{what} is empty: it has no line to learn from that is neither blank nor above 4,192 bytes"
     if "Unable to cast" in message:
         return f"{what} holds what is not Unicode text"
     return f"SentencePiece cannot train on {what}: {message}"

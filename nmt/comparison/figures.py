@@ -1,0 +1,154 @@
+"""Figures of runs beside each other: scores with their significance, over seeds, by length and by step."""
+
+import bisect
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt import metrics
+from nmt.comparison.runs import ScoredRun, groups_but_for_seed, label_experiments, label_runs
+from nmt.errors import UserError
+
+Row = dict[str, Any]  # one run's figures by their names in the CSV file
+COSTS = ("num_parameters", "seconds", "tokens_per_second")
+
+
+def compare(
+    runs: Sequence[ScoredRun],
+    references: Sequence[str],
+    chosen: Mapping[str, Any],
+    *,
+    num_bootstrap: int,
+    num_trials: int,
+) -> list[Row]:
+    """A row of figures for each run: every metric of `chosen` with interval and p-values against the first run.
+
+    Keys: run, directory, seed; NAME, NAME_ci, NAME_signature, NAME_p_bootstrap, NAME_p_randomization for a
+    metric; aer, num_parameters, seconds, tokens_per_second and attention/NAME where evaluation wrote them.
+    Raises UserError where hypotheses and references do not match in number, or a run's scores are not those
+    of its hypotheses.
+    """
+    for run in runs:
+        if len(run.hypotheses) != len(references):
+            raise UserError(
+                f"{run.directory} has {len(run.hypotheses)} hypotheses but there are {len(references)} references"
+            )
+    labels = label_runs(runs)
+    results = metrics.paired_tests(
+        chosen,
+        [run.hypotheses for run in runs],
+        references,
+        num_bootstrap=num_bootstrap,
+        num_trials=num_trials,
+    )
+    rows = []
+    for run, label, scores in zip(runs, labels, results, strict=True):
+        try:
+            rows.append({"run": label, **_figures_of(run, scores)})
+        except (AttributeError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{run.directory}: its metrics.json is broken ({type(error).__name__}: {error});"
+                f" score it again: python scripts/evaluate.py run={run.directory}"
+            ) from error
+    return rows
+
+
+def _figures_of(run: ScoredRun, scores: Mapping[str, Mapping[str, Any]]) -> Row:
+    row: Row = {"directory": str(run.directory), "seed": run.seed}
+    for name, result in scores.items():
+        _check_stored_score(run, name, result)
+        row[name] = result["score"]
+        for key in ("ci", "p_bootstrap", "p_randomization", "signature"):
+            row[f"{name}_{key}"] = result[key]
+    if "aer" in run.metrics:
+        row["aer"] = run.metrics["aer"]["score"]
+    training, attention = run.metrics.get("training", {}), run.metrics.get("attention", {})
+    figures = {key: training.get(key) for key in COSTS}
+    figures |= {f"attention/{key}": value for key, value in attention.items()}
+    return row | {key: value for key, value in figures.items() if value is not None}
+
+
+def _check_stored_score(run: ScoredRun, name: str, result: Mapping[str, Any]) -> None:
+    """Refuse hypotheses that were changed after they were scored, or references they were not scored against."""
+    stored = run.metrics.get(name)
+    if stored is None or _settings(stored["signature"]) != _settings(result["signature"]):
+        return
+    if abs(stored["score"] - result["score"]) > 1e-6:
+        raise UserError(
+            f"{run.directory}: metrics.json says {name} {stored['score']:.2f} but its hypotheses score"
+            f" {result['score']:.2f} against these references; score it again:"
+            f" python scripts/evaluate.py run={run.directory}"
+        )
+
+
+def _settings(signature: str) -> set[str]:
+    """A signature without how the interval was drawn, which changes no score."""
+    return {part for part in signature.split("|") if not part.startswith(("bs:", "ar:", "seed:"))}
+
+
+def average_over_seeds(
+    runs: Sequence[ScoredRun], rows: Sequence[Row], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Mean and sample standard deviation of each of `names` over the runs that differ in their seed alone.
+
+    One entry `{"run", "num_runs", NAME: {"mean", "std"}}` a group of two or more, none where there is no such.
+    """
+    labels = label_experiments(runs)
+    averages = []
+    for group in groups_but_for_seed(runs):
+        if len(group) < 2:
+            continue
+        entry: dict[str, Any] = {"run": labels[group[0]] or "all", "num_runs": len(group)}
+        for name in names:
+            values = [rows[index][name] for index in group if name in rows[index]]
+            if len(values) == len(group):
+                entry[name] = {"mean": statistics.mean(values), "std": statistics.stdev(values)}
+        averages.append(entry)
+    return averages
+
+
+def score_by_length(
+    runs: Sequence[ScoredRun],
+    sources: Sequence[str],
+    references: Sequence[str],
+    metric: Any,
+    *,
+    bounds: Sequence[int],
+) -> dict[str, list]:
+    """Corpus scores of the sentences of each source length: `{"buckets", "num_sentences", "scores"}`.
+
+    `bounds` are the most words in each bucket but the last, which has no end: [10, 20] gives 0-10, 11-20 and
+    21+. A bucket without sentences is left out. scores is [runs, buckets].
+    """
+    if not bounds or bounds[0] < 1 or list(bounds) != sorted(set(bounds)):
+        raise UserError(f"length_bounds={list(bounds)}: give rising numbers of words, such as [10,20,30]")
+    rows_by_bucket: dict[int, list[int]] = {}
+    for row, line in enumerate(sources):
+        rows_by_bucket.setdefault(bisect.bisect_left(bounds, len(line.split())), []).append(row)
+    buckets = sorted(rows_by_bucket)
+    starts = [0, *(bound + 1 for bound in bounds)]
+
+    def score(run: ScoredRun, rows: Sequence[int]) -> float:
+        hypotheses, chosen = [run.hypotheses[row] for row in rows], [references[row] for row in rows]
+        return metrics.score_with({"it": metric}, hypotheses, chosen, num_bootstrap=0)["it"]["score"]
+
+    return {
+        "buckets": [f"{starts[b]}-{bounds[b]}" if b < len(bounds) else f"{starts[b]}+" for b in buckets],
+        "num_sentences": [len(rows_by_bucket[b]) for b in buckets],
+        "scores": [[score(run, rows_by_bucket[b]) for b in buckets] for run in runs],
+    }
+
+
+def learning_curve(directory: Path, tag: str) -> tuple[list[int], list[float]] | None:
+    """Steps and values of a scalar in the run's event files; None where there is none."""
+    if not any(directory.glob("events.out.tfevents.*")):
+        return None
+    # Imported here: it takes a second, which a comparison without event files need not wait for.
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(directory), size_guidance={"scalars": 0}).Reload()
+    if tag not in events.Tags()["scalars"]:
+        return None
+    scalars = events.Scalars(tag)
+    return [scalar.step for scalar in scalars], [scalar.value for scalar in scalars]

@@ -1,0 +1,260 @@
+"""Scored runs as data: where they are, what they were scored on, and what they differ in. No model is loaded."""
+
+import glob
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from nmt import metrics
+from nmt.errors import UserError
+from nmt.run import read_splits
+
+# Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
+NOT_SETTINGS = ("seed", "name", "run_dir", "log_dir", "logger", "metrics", "trainer.enable_progress_bar")
+# Groups whose choice says what a run is; the others, such as an experiment, only say how it was asked for.
+NAMING_GROUPS = ("data", "model", "attention", "wiring", "normalizer", "content", "optimizer", "scheduler")
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """A run directory that evaluation has been to. choices: the file that each config group was set to."""
+
+    directory: Path
+    config: DictConfig
+    choices: dict[str, str]
+    metrics: dict[str, Any]
+    hypotheses: list[str]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What defines the run, flat, the seed and where it was kept left out: `{"model.hidden_size": "256"}`."""
+        run_dir = str(self.config.get("run_dir") or "")
+        leaves = _leaves(OmegaConf.to_container(self.config, resolve=True))
+        return {
+            key: value.removeprefix(run_dir)
+            for key, value in leaves.items()
+            if not f"{key}.".startswith(tuple(f"{left_out}." for left_out in NOT_SETTINGS))
+            and not key.endswith("cache_dir")
+        }
+
+    @property
+    def seed(self) -> str:
+        return str(self.config.get("seed"))
+
+
+def find_runs(runs: str | Sequence[str]) -> list[Path]:
+    """Run directories that `runs` names, each once: directories, parents of such, or globs, in the order given.
+
+    Raises UserError where one of them names none.
+    """
+    found: dict[Path, Path] = {}
+    for pattern in [runs] if isinstance(runs, str) else runs:
+        directories = [Path(pattern)]
+        if not directories[0].exists() and glob.has_magic(pattern):
+            directories = [Path(match) for match in sorted(glob.glob(pattern)) if Path(match).is_dir()]
+        elif not directories[0].is_dir():
+            raise UserError(f"runs: {pattern}: no such run directory")
+        under = [run for directory in directories for run in _runs_under(directory)]
+        if not under:
+            raise UserError(f"runs: {pattern}: no run directory there (one with a config.yaml)")
+        for run in under:
+            found.setdefault(run.resolve(), run)
+    if not found:
+        raise UserError("runs is empty: give runs=[DIR,DIR] or runs=DIR/*")
+    return list(found.values())
+
+
+def _runs_under(directory: Path) -> list[Path]:
+    if (directory / "config.yaml").is_file():
+        return [directory]
+    configs = sorted(directory.rglob("config.yaml"))
+    return [
+        file.parent for file in configs if file.parent.name != ".hydra"
+    ]  # Hydra keeps one of that name too
+
+
+def read_run(directory: Path, split: str) -> ScoredRun:
+    """Read what training and evaluation left in a run directory. Raises UserError saying what lacks and what to do."""
+    suffix = "" if split == "test" else f"_{split}"
+    advice = f"score it with: python scripts/evaluate.py run={directory} split={split}"
+    metrics_file, hypotheses_file = (
+        directory / name for name in (f"metrics{suffix}.json", f"hypotheses{suffix}.txt")
+    )
+    for file in (metrics_file, hypotheses_file):
+        if not file.is_file():
+            raise UserError(f"{directory} has no {file.name}; {advice}")
+    try:
+        scores = json.loads(metrics_file.read_text("utf-8"))
+        hypotheses = read_lines(hypotheses_file)
+    except ValueError as error:
+        raise UserError(f"{metrics_file} or {hypotheses_file.name} is broken ({error}); {advice}") from error
+    if not isinstance(scores, dict):
+        raise UserError(f"{metrics_file} is broken (it holds no scores); {advice}")
+    if scores.get("num_sentences", len(hypotheses)) != len(hypotheses):
+        raise UserError(
+            f"{hypotheses_file} has {len(hypotheses)} lines but {metrics_file.name} is of"
+            f" {scores['num_sentences']} sentences; {advice}"
+        )
+    config = _read_yaml(directory / "config.yaml")
+    choices: dict[str, str] = {}
+    if (directory / ".hydra" / "hydra.yaml").is_file():
+        hydra = _read_yaml(directory / ".hydra" / "hydra.yaml")
+        chosen = OmegaConf.select(hydra, "hydra.runtime.choices") or {}
+        choices = {str(group).partition("@")[0]: str(option) for group, option in chosen.items()}
+    return ScoredRun(directory, config, choices, scores, hypotheses)
+
+
+def _read_yaml(file: Path) -> DictConfig:
+    try:
+        config = OmegaConf.load(file)
+    except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError) as error:
+        raise UserError(f"{file} is broken: {' '.join(str(error).split())}") from error
+    if not isinstance(config, DictConfig):
+        raise UserError(f"{file} is broken: it holds no settings")
+    return config
+
+
+def read_lines(file: Path) -> list[str]:
+    """A file's lines, cut at line feeds only: a sentence may hold other breaks. Raises UserError."""
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UserError(f"{file}: cannot read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not UTF-8 ({error})") from error
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def read_common_text(runs: Sequence[ScoredRun], split: str) -> tuple[list[str], list[str]]:
+    """The sources and references of `split` in the first run's data, once every run is known to be scored on them.
+
+    A run says what it was scored on by the digest in its metrics.json; one that has none is taken at its data's
+    word. Raises UserError naming two runs that differ.
+    """
+    read: dict[str, tuple[list[str], list[str]]] = {}
+
+    def text_of(run: ScoredRun) -> tuple[list[str], list[str]]:
+        key = OmegaConf.to_yaml(run.config.get("data") or {})
+        if key not in read:
+            read[key] = _read_text(run, split)
+        return read[key]
+
+    first = runs[0]
+    sources, references = text_of(first)
+    expected = metrics.digest(sources, references)
+    for run in runs:
+        if (run.metrics.get("references") or metrics.digest(*text_of(run))) != expected:
+            if run is first:
+                raise UserError(
+                    f"{run.directory} was scored on other sentences than its data now hold: score it again"
+                    f" (python scripts/evaluate.py run={run.directory}), or give refs=FILE"
+                )
+            raise UserError(
+                f"{run.directory} was scored on other sentences than {first.directory}: their scores do not compare"
+            )
+    return sources, references
+
+
+def _read_text(run: ScoredRun, split: str) -> tuple[list[str], list[str]]:
+    if run.config.get("data") is None:
+        raise UserError(f"{run.directory}/config.yaml names no data: give the references with refs=FILE")
+    try:
+        dataset = read_splits(run.config.data, [split]).get(split)
+    except (UserError, OSError) as error:
+        raise UserError(f"{run.directory}: {error}; or give the references with refs=FILE") from error
+    if dataset is None:
+        raise UserError(f"{run.directory}: its data have no split {split}")
+    return list(dataset["src"]), list(dataset["tgt"])
+
+
+def check_digests(runs: Sequence[ScoredRun]) -> None:
+    """Refuse runs whose digests differ, where only references were given and no data are read."""
+    known = [run for run in runs if run.metrics.get("references")]
+    for run in known[1:]:
+        if run.metrics["references"] != known[0].metrics["references"]:
+            raise UserError(
+                f"{run.directory} was scored on other sentences than {known[0].directory}:"
+                " their scores do not compare"
+            )
+
+
+def groups_but_for_seed(runs: Sequence[ScoredRun]) -> list[list[int]]:
+    """Indices of the runs that share every setting but the seed, in the order of their first."""
+    groups: dict[tuple, list[int]] = {}
+    for index, run in enumerate(runs):
+        groups.setdefault(tuple(sorted(run.settings.items())), []).append(index)
+    return list(groups.values())
+
+
+def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
+    """A label for each run: the fewest settings that tell the runs apart, the seed last.
+
+    Prefers a config group's choice (`attention=bahdanau`) to a setting (`lr=0.002`). Runs that no setting tells
+    apart are labelled by their directories.
+    """
+    experiments = label_experiments(runs)
+    repeated = {label for label in experiments if experiments.count(label) > 1}
+    labels = [
+        f"{label} seed={run.seed}".strip() if label in repeated else label
+        for label, run in zip(experiments, runs, strict=True)
+    ]
+    names = [run.directory.name for run in runs]
+    paths = [str(run.directory) for run in runs]
+    return next(found for found in (labels, names, paths) if len(set(found)) == len(runs) and all(found))
+
+
+def label_experiments(runs: Sequence[ScoredRun]) -> list[str]:
+    """`label_runs` without the seed: "" where the runs differ in nothing else."""
+    settings = [run.settings for run in runs]
+    groups = [group for group in NAMING_GROUPS if all(group in run.choices for run in runs)]
+    described = [
+        {
+            **{group: run.choices[group] for group in groups},
+            **{key: value for key, value in each.items() if key.endswith("_target_")},
+            **each,
+        }
+        for run, each in zip(runs, settings, strict=True)
+    ]
+    keys = _telling_keys(described, list(dict.fromkeys(key for each in described for key in each)))
+    return [_describe(each, keys) for each in described]
+
+
+def _telling_keys(described: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[str]:
+    """Keys that tell the runs apart, each time the one that splits them most, the earlier of equals."""
+
+    def num_kinds(chosen: Sequence[str]) -> int:
+        return len({tuple(settings.get(key) for key in chosen) for settings in described})
+
+    telling: list[str] = []
+    while True:
+        best = max(keys, key=lambda key: num_kinds([*telling, key]), default=None)
+        if best is None or num_kinds([*telling, best]) == num_kinds(telling):
+            return telling
+        telling.append(best)
+
+
+def _describe(settings: Mapping[str, str], keys: Sequence[str]) -> str:
+    parts = []
+    for key in keys:
+        names = key.removesuffix("._target_").split(".")
+        short = names[-1] if sum(other.split(".")[-1] == names[-1] for other in keys) < 2 else ".".join(names)
+        value = settings.get(key, "–")
+        parts.append(f"{short}={value.rpartition('.')[2] if key.endswith('_target_') else value}")
+    return " ".join(parts)
+
+
+def _leaves(tree: Any, prefix: str = "") -> dict[str, str]:
+    """`{"model": {"size": 4}}` as `{"model.size": "4"}`."""
+    if not isinstance(tree, dict):
+        return {prefix: str(tree)}
+    return {
+        leaf: value
+        for key, branch in tree.items()
+        for leaf, value in _leaves(branch, f"{prefix}.{key}" if prefix else str(key)).items()
+    }

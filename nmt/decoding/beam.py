@@ -1,0 +1,119 @@
+"""Beam search."""
+
+import torch
+from torch import Tensor
+
+from nmt.decoding.constraints import NEVER, Constraints, check_number, check_whole
+from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
+from nmt.decoding.penalties import coverage_penalty, length_penalty
+from nmt.masks import padding_mask
+from nmt.models.base import Translator, select
+
+
+@torch.no_grad()
+def beam_search(
+    model: Translator,
+    src: Tensor,
+    *,
+    beam_size: int,
+    num_best: int = 1,
+    length_alpha: float = 1.0,
+    coverage_beta: float = 0.0,
+    min_length: int = 0,
+    min_length_ratio: float = 0.0,
+    max_length: int | None = None,
+    max_length_ratio: float = 2.0,
+    max_length_extra: float = 10,
+    no_repeat_ngram_size: int = 0,
+    prefixes: Tensor | None = None,
+    need_weights: bool = False,
+) -> list[list[Hypothesis]]:
+    """The `num_best` best hypotheses found for each sentence of `src` [B, S], best first.
+
+    The beam has `beam_size` slots. A step extends every live hypothesis by every piece that `Constraints`
+    allow and keeps the most probable; one that ends in EOS keeps its slot, so that the live beam shrinks by
+    one (as in Bahdanau et al. 2015). Live hypotheses compete by log p alone and the penalties rank what has
+    ended, by (Wu et al. 2016, eq. 14)
+
+        log p / length_penalty(|Y|, length_alpha) + coverage_penalty(sum_t a_t, coverage_beta)
+
+    A beam of one is therefore greedy search, whatever the penalties. The search of a sentence is over when no
+    slot is live, or earlier where that changes nothing: when the `num_best`-th best finished score is at
+    least `max_live log p / length_penalty(limit + 1)`. This bounds all that a live hypothesis can still
+    reach, as log-probabilities only fall, the length penalty only grows, and coverage adds nothing above 0.
+
+    Fewer than `num_best` come back only where fewer exist within the constraints. Raises ValueError unless
+    `1 <= num_best <= beam_size` and the penalties are at least 0, for coverage of a model without attention,
+    and as `Constraints` do; FloatingPointError where the model gives NaN.
+    """
+    assert not model.training, "decoding needs model.eval()"
+    check_whole("beam_size", beam_size, 1)
+    check_whole("num_best", num_best, 1)
+    if num_best > beam_size:
+        raise ValueError(f"beam search needs 1 <= num_best <= beam_size, got {num_best} and {beam_size}")
+    check_number("length_alpha", length_alpha)
+    check_number("coverage_beta", coverage_beta)
+    if coverage_beta > 0 and not model.has_attention:
+        raise ValueError(f"coverage_beta={coverage_beta} needs attention, which this model does not have")
+    src_mask = padding_mask(src, model.pad_id)
+    src_lengths = src_mask.sum(dim=1)
+    constraints = Constraints(
+        model,
+        src_lengths,
+        min_length=min_length,
+        min_length_ratio=min_length_ratio,
+        max_length=max_length,
+        max_length_ratio=max_length_ratio,
+        max_length_extra=max_length_extra,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        prefixes=prefixes,
+    )
+    memory = model.encode(src, src_mask)
+    state = model.init_state(memory)
+
+    # The beam starts one hypothesis wide and grows to beam_size as soon as there are so many candidates.
+    rows = torch.arange(src.size(0), device=src.device)  # [b] the sentences still in the batch
+    tgt_prev = src.new_full((src.size(0),), model.bos_id)
+    live = torch.zeros(src.size(0), 1, device=src.device)  # [b, K] log-probabilities; -inf is an empty slot
+    num_finished = torch.zeros_like(rows)
+    coverage = torch.zeros(src.shape, device=src.device) if coverage_beta > 0 else None  # [N, S]
+    history = constraints.no_history(src.size(0), src.device)  # [N, T]
+    ends = Ends.none(src.size(0), num_best, src.device)
+    trail: list[TrailStep] = []
+    while len(rows) > 0:
+        logits, state, weights = model.step(
+            tgt_prev, state, memory, need_weights=need_weights or coverage is not None
+        )
+        width = live.size(1)
+        log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
+        vocab_size = log_probs.size(-1)
+        candidates = (live.unsqueeze(2) + log_probs).flatten(1)  # [b, K * V]
+        best, choice = candidates.topk(min(beam_size, candidates.size(1)), dim=1)  # [b, K']
+        parent, piece = choice // vocab_size, choice % vocab_size
+        trail.append(TrailStep.of(rows, parent, piece, weights if need_weights else None, src))
+
+        slot = torch.arange(best.size(1), device=src.device)
+        kept = (slot < beam_size - num_finished[rows].unsqueeze(1)) & (best > NEVER)
+        ending = kept & (piece == model.eos_id)
+        live = best.masked_fill(~kept | ending, NEVER)
+        num_finished[rows] += ending.sum(dim=1)
+        scores = best / length_penalty(len(trail), length_alpha)
+        if coverage is not None and weights is not None:
+            coverage = coverage + weights
+            penalties = coverage_penalty(
+                coverage.unflatten(0, (-1, width)), src_mask[rows].unsqueeze(1), coverage_beta
+            )  # [b, K]
+            scores = scores + penalties.gather(1, parent)
+        ends = ends.add(rows, scores.masked_fill(~ending, NEVER), best, len(trail) - 1)
+
+        attainable = live.amax(dim=1) / length_penalty(constraints.limits[rows] + 1, length_alpha)
+        going = (ends.scores[rows, -1] < attainable).nonzero().squeeze(1)
+        index = torch.arange(len(rows), device=src.device).unsqueeze(1) * width + parent  # [b, K']
+        if len(going) < len(rows):
+            rows, live, piece, index = rows[going], live[going], piece[going], index[going]
+            memory = select(memory, going)
+        tgt_prev = piece.flatten()
+        state, coverage, history = select((state, coverage, history), index.flatten())
+        if history is not None:
+            history = torch.cat((history, tgt_prev.unsqueeze(1)), dim=1)
+    return rebuild(trail, ends, constraints.limits, src_lengths, model.pad_id)

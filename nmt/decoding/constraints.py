@@ -1,0 +1,167 @@
+"""What a search may choose: lengths, given beginnings, and no repeated n-grams."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.models.base import Translator
+
+NEVER = float("-inf")
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Raise ValueError unless `value` is a whole number of at least `least`."""
+    if not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Raise ValueError unless `value` is a finite number of at least 0."""
+    if not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise ValueError(f"{name} must be at least 0, got {value!r}")
+
+
+def length_limits(src_lengths: Tensor, *, ratio: float, extra: float, cap: int | None) -> Tensor:
+    """How many pieces each translation may have: `min(cap, floor(ratio * |x| + extra))` [B].
+
+    |x| [B] counts the real source positions, EOS included.
+    """
+    limits = (ratio * src_lengths + extra).floor().long()
+    return limits if cap is None else limits.clamp(max=cap)
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Log-probabilities in nats, in float32 or better whatever precision the model computes in."""
+    return logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
+def block_repeats(log_probs: Tensor, history: Tensor, size: int) -> None:
+    """Bar, in place, each piece that would complete an n-gram of `size` pieces which its history holds already.
+
+    `log_probs` [N, V]; `history` [N, T] are the pieces so far, without BOS.
+    """
+    if history.size(1) < size:
+        return
+    ngrams = history.unfold(1, size, 1)  # [N, T - size + 1, size]
+    last = history[:, history.size(1) - size + 1 :].unsqueeze(1)  # [N, 1, size - 1]
+    seen = (ngrams[..., :-1] == last).all(dim=-1)  # [N, T - size + 1]
+    # Adding is right where a piece is barred twice, or barred by one n-gram and left alone by another.
+    log_probs.scatter_add_(1, ngrams[..., -1], log_probs.new_zeros(seen.shape).masked_fill(seen, NEVER))
+
+
+class Constraints:
+    """Which pieces may come next: the one place where a search changes the model's log-probabilities.
+
+    A translation of a source of |x| positions has at most `limits` and at least `minimums` pieces:
+
+        limit = min(max_length, floor(max_length_ratio * |x| + max_length_extra))
+        minimum = min(limit, max(min_length, floor(min_length_ratio * |x|)))
+
+    It begins with its row of `prefixes` [B, P] (padded on the right), whatever else is asked. With
+    `no_repeat_ngram_size` > 0 no later piece completes an n-gram of that size which came before. EOS comes
+    before the minimum only where no other piece may, so that every hypothesis can go on or end.
+
+    Raises ValueError for settings below 0, or that contradict each other or the prefixes.
+    """
+
+    def __init__(
+        self,
+        model: Translator,
+        src_lengths: Tensor,
+        *,
+        min_length: int,
+        min_length_ratio: float,
+        max_length: int | None,
+        max_length_ratio: float,
+        max_length_extra: float,
+        no_repeat_ngram_size: int,
+        prefixes: Tensor | None,
+    ) -> None:
+        check_whole("min_length", min_length, 0)
+        check_number("min_length_ratio", min_length_ratio)
+        check_number("max_length_ratio", max_length_ratio)
+        check_number("max_length_extra", max_length_extra)
+        check_whole("no_repeat_ngram_size", no_repeat_ngram_size, 0)
+        if max_length is not None:
+            check_whole("max_length", max_length, 0)
+            if min_length > max_length:
+                raise ValueError(f"min_length={min_length} is above max_length={max_length}")
+        if min_length_ratio > max_length_ratio:
+            raise ValueError(
+                f"min_length_ratio={min_length_ratio} is above max_length_ratio={max_length_ratio}"
+            )
+        self.pad_id, self.bos_id, self.eos_id = model.pad_id, model.bos_id, model.eos_id
+        self.no_repeat_ngram_size = no_repeat_ngram_size
+        self.limits = length_limits(
+            src_lengths, ratio=max_length_ratio, extra=max_length_extra, cap=max_length
+        )
+        wanted = (min_length_ratio * src_lengths).floor().long().clamp(min=min_length)
+        self.minimums = torch.minimum(self.limits, wanted)
+        # Plain numbers tell a step, without asking the device, that it has nothing to bar.
+        any_sentence = len(src_lengths) > 0
+        self.smallest_limit = int(self.limits.min()) if any_sentence else 0
+        self.largest_limit = int(self.limits.max()) if any_sentence else 0
+        self.largest_minimum = int(self.minimums.max()) if any_sentence else 0
+        self.prefixes = prefixes
+        self.longest_prefix = 0
+        if prefixes is not None:
+            self.longest_prefix = self._check_prefixes(prefixes)
+
+    def _check_prefixes(self, prefixes: Tensor) -> int:
+        """The length of the longest of `prefixes` [B, P]."""
+        assert len(prefixes) == len(self.limits), "one prefix for each sentence"
+        lengths = (prefixes != self.pad_id).sum(dim=1)
+        for i, (ids, length, limit) in enumerate(
+            zip(prefixes.tolist(), lengths.tolist(), self.limits.tolist(), strict=True)
+        ):
+            if {self.pad_id, self.bos_id, self.eos_id} & set(ids[:length]):
+                raise ValueError(
+                    f"the prefix of sentence {i} holds PAD, BOS or EOS between its pieces: {ids}"
+                )
+            if length > limit:
+                raise ValueError(
+                    f"the prefix of sentence {i} has {length} pieces, "
+                    f"but its translation may have only {limit}: raise max_length or max_length_extra"
+                )
+        return int(lengths.max()) if len(lengths) else 0
+
+    def no_history(self, num_hypotheses: int, device: torch.device) -> Tensor | None:
+        """The pieces before the first step [N, 0], where a search must keep them; else None."""
+        if self.no_repeat_ngram_size == 0:
+            return None
+        return torch.empty(num_hypotheses, 0, dtype=torch.long, device=device)
+
+    def log_probs(self, logits: Tensor, rows: Tensor, num_pieces: int, history: Tensor | None) -> Tensor:
+        """Log-probabilities [b, K, V] after `num_pieces` pieces, -inf where a piece may not come next.
+
+        `logits` [N, V] of the sentences `rows` [b]; `history` [N, T] as begun by `no_history`. PAD and BOS
+        never come.
+        """
+        log_probs = log_softmax(logits).unflatten(0, (len(rows), -1))  # [b, K, V]
+        eos = log_probs[:, :, self.eos_id].clone()
+        given = self._given(log_probs, rows, num_pieces)
+        log_probs[:, :, self.pad_id] = NEVER
+        log_probs[:, :, self.bos_id] = NEVER
+        if history is not None:
+            block_repeats(log_probs.view(len(history), -1), history, self.no_repeat_ngram_size)
+        if num_pieces >= self.smallest_limit:
+            log_probs.masked_fill_((num_pieces >= self.limits[rows])[:, None, None], NEVER)
+        if num_pieces < self.largest_minimum:
+            log_probs[:, :, self.eos_id] = NEVER
+            can_go_on = log_probs.amax(dim=-1) != NEVER  # [b, K]
+            eos.masked_fill_((num_pieces < self.minimums[rows]).unsqueeze(1) & can_go_on, NEVER)
+        log_probs[:, :, self.eos_id] = eos
+        if given is None:
+            return log_probs
+        pieces, log_probs_given = given
+        return torch.where((pieces != self.pad_id)[:, None, None], log_probs_given, log_probs)
+
+    def _given(self, log_probs: Tensor, rows: Tensor, num_pieces: int) -> tuple[Tensor, Tensor] | None:
+        """The next piece of each prefix [b], PAD past its end, and log-probabilities that leave only it."""
+        if self.prefixes is None or num_pieces >= self.longest_prefix:
+            return None
+        pieces = self.prefixes[rows, num_pieces]  # [b]
+        index = pieces[:, None, None].expand(-1, log_probs.size(1), 1)  # [b, K, 1]
+        nothing = torch.full_like(log_probs, NEVER)
+        return pieces, nothing.scatter_(2, index, log_probs.gather(2, index))

@@ -1,0 +1,112 @@
+"""Hypotheses, and how a search keeps track of them: a trail of its steps, and where the best ended."""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation of one sentence.
+
+    ids: the pieces, without BOS and EOS.
+    log_prob: `sum_t log p(y_t | y_<t, x)` in nats, EOS included where there is one.
+    score: what the search ranks by, `log_prob / length_penalty + coverage_penalty`; `log_prob` where nothing is
+        ranked.
+    finished: False where the length limit was used up, so that nothing but EOS could follow (or, of a forced
+        target, where it holds no EOS).
+    weights: cross-attention [T, S_i] on the CPU, a row for each piece and one for EOS, a column for each real
+        position of that sentence; None where not asked for or where the model has none.
+    """
+
+    ids: list[int]
+    log_prob: float
+    score: float
+    finished: bool
+    weights: Tensor | None
+
+
+class Ends(NamedTuple):
+    """The best finished hypotheses of every sentence, each [B, M], best first; score -inf is none."""
+
+    scores: Tensor
+    log_probs: Tensor
+    step: Tensor  # at which EOS came, from 0
+    slot: Tensor  # of the beam after that step
+
+    @classmethod
+    def none(cls, num_sentences: int, num_best: int, device: torch.device) -> "Ends":
+        lowest = torch.full((num_sentences, num_best), float("-inf"), device=device)
+        zeros = torch.zeros(num_sentences, num_best, dtype=torch.long, device=device)
+        return cls(lowest, lowest, zeros, zeros)
+
+    def add(self, rows: Tensor, scores: Tensor, log_probs: Tensor, step: int) -> "Ends":
+        """Merge what `rows` [b] ended at `step`: both [b, K] by slot, score -inf where one did not end."""
+        new_scores = scores.new_full((self.slot.size(0), scores.size(1)), float("-inf"))  # [B, K]
+        new_log_probs = torch.zeros_like(new_scores)
+        new_scores[rows], new_log_probs[rows] = scores, log_probs
+        slots = torch.arange(scores.size(1), device=scores.device).expand(new_scores.shape)
+        added = (new_scores, new_log_probs, torch.full_like(slots, step), slots)
+        both = [torch.cat(pair, dim=1) for pair in zip(self, added, strict=True)]  # [B, M + K]
+        order = both[0].topk(self.slot.size(1), dim=1).indices
+        return Ends(*(tensor.gather(1, order) for tensor in both))
+
+
+class TrailStep(NamedTuple):
+    """One step of a search over the b sentences then in the batch, from which hypotheses are rebuilt."""
+
+    place: Tensor  # [B] where a sentence stands among the b; 0 where it has left
+    parent: Tensor  # [b, K'] the slot, before the step, that each slot continues
+    piece: Tensor  # [b, K'] the piece that it appended
+    weights: Tensor | None  # [b, K, S] of the slots before the step
+
+    @classmethod
+    def of(
+        cls, rows: Tensor, parent: Tensor, piece: Tensor, weights: Tensor | None, src: Tensor
+    ) -> "TrailStep":
+        place = torch.zeros(src.size(0), dtype=torch.long, device=src.device)
+        place[rows] = torch.arange(len(rows), device=src.device)
+        if weights is not None:
+            weights = weights.view(len(rows), -1, src.size(1))
+        return cls(place, parent, piece, weights)
+
+
+def rebuild(
+    trail: list[TrailStep], ends: Ends, limits: Tensor, src_lengths: Tensor, pad_id: int
+) -> list[list[Hypothesis]]:
+    """Follow the parents back from `ends` [B, M], for all hypotheses at once."""
+    slot = torch.zeros_like(ends.slot)
+    ids, rows_of_weights = [], []
+    for step in reversed(range(len(trail))):
+        place, parent, piece, weights = trail[step]
+        slot = torch.where(ends.step == step, ends.slot, slot)
+        within = ends.step >= step  # [B, M]
+        row = place.unsqueeze(1)
+        ids.append(piece[row, slot].masked_fill(~within, pad_id))
+        slot = torch.where(within, parent[row, slot], 0)
+        if weights is not None:
+            rows_of_weights.append(weights[row, slot])  # [B, M, S]
+    if not ids:
+        return []
+    all_ids = torch.stack(ids[::-1], dim=-1).tolist()  # [B, M, T]
+    all_weights = torch.stack(rows_of_weights[::-1], dim=2).cpu() if rows_of_weights else None
+    scores, log_probs, last_steps = ends.scores.tolist(), ends.log_probs.tolist(), ends.step.tolist()
+    found: list[list[Hypothesis]] = []
+    for i, (limit, src_length) in enumerate(zip(limits.tolist(), src_lengths.tolist(), strict=True)):
+        found.append([])
+        for m, (score, log_prob, num_pieces) in enumerate(
+            zip(scores[i], log_probs[i], last_steps[i], strict=True)
+        ):
+            if score == float("-inf"):
+                break
+            pieces = all_ids[i][m][:num_pieces]
+            own_weights = None
+            if all_weights is not None:
+                own_weights = all_weights[i, m, : num_pieces + 1, :src_length].clone()
+            found[-1].append(Hypothesis(pieces, log_prob, score, num_pieces < limit, own_weights))
+        if not found[-1] or not math.isfinite(found[-1][0].log_prob):
+            raise FloatingPointError(f"the model gives sentence {i} of the batch no finite log-probability")
+    return found

@@ -1,0 +1,26 @@
+"""What a finished hypothesis is ranked by besides its probability (Wu et al. 2016, eq. 14).
+
+score(Y, X) = log p(Y | X) / length_penalty(Y) + coverage_penalty(X, Y)
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+COVERAGE_FLOOR = (
+    1e-6  # a position that got less attention than this costs as if it had got this: 13.8 beta nats
+)
+
+
+def length_penalty(length: Any, alpha: float) -> Any:
+    """`((5 + |Y|) / 6) ** alpha` (Wu et al. 2016, eq. 14); |Y| counts EOS. Exactly 1 where alpha is 0."""
+    return ((5.0 + length) / 6.0) ** alpha
+
+
+def coverage_penalty(coverage: Tensor, src_mask: Tensor, beta: float) -> Tensor:
+    """`beta * sum_{j real} log(min(sum_t a_tj, 1))` (Wu et al. 2016, eq. 14), never above 0.
+
+    coverage [..., S] is `sum_t a_tj` over all steps, that of EOS included; `src_mask` [..., S] broadcasts. A
+    sum below `COVERAGE_FLOOR` counts as that, so that one position without any attention is not minus infinity.
+    """
+    return beta * coverage.clamp(COVERAGE_FLOOR, 1.0).log().masked_fill(~src_mask, 0.0).sum(dim=-1)

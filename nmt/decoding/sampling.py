@@ -1,0 +1,190 @@
+"""Searches that follow each hypothesis alone: the most probable piece at each step, or one drawn by chance."""
+
+import hashlib
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nmt.decoding.constraints import Constraints, check_whole
+from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
+from nmt.masks import padding_mask
+from nmt.models.base import Translator, select
+
+# Pieces [b, K] from log-probabilities [b, K, V] of the sentences `rows` [b] at a step, counted from 0.
+Choose = Callable[[Tensor, Tensor, int], Tensor]
+
+
+@torch.no_grad()
+def greedy_search(
+    model: Translator,
+    src: Tensor,
+    *,
+    min_length: int = 0,
+    min_length_ratio: float = 0.0,
+    max_length: int | None = None,
+    max_length_ratio: float = 2.0,
+    max_length_extra: float = 10,
+    no_repeat_ngram_size: int = 0,
+    prefixes: Tensor | None = None,
+    need_weights: bool = False,
+) -> list[Hypothesis]:
+    """The most probable piece at each step, one hypothesis for each sentence of `src` [B, S], in order.
+
+    The score is the log-probability. Raises ValueError as `Constraints` do, FloatingPointError where the
+    model gives NaN.
+    """
+    src_mask = padding_mask(src, model.pad_id)
+    constraints = Constraints(
+        model,
+        src_mask.sum(dim=1),
+        min_length=min_length,
+        min_length_ratio=min_length_ratio,
+        max_length=max_length,
+        max_length_ratio=max_length_ratio,
+        max_length_extra=max_length_extra,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        prefixes=prefixes,
+    )
+
+    def most_probable(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
+        return log_probs.argmax(dim=-1)
+
+    found = _follow(model, src, src_mask, constraints, most_probable, width=1, need_weights=need_weights)
+    return [hypothesis for (hypothesis,) in found]
+
+
+@torch.no_grad()
+def sample(
+    model: Translator,
+    src: Tensor,
+    *,
+    num_samples: int,
+    seed: int,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_length: int = 0,
+    min_length_ratio: float = 0.0,
+    max_length: int | None = None,
+    max_length_ratio: float = 2.0,
+    max_length_extra: float = 10,
+    no_repeat_ngram_size: int = 0,
+    prefixes: Tensor | None = None,
+    need_weights: bool = False,
+) -> list[list[Hypothesis]]:
+    """`num_samples` translations drawn for each sentence of `src` [B, S], in the order drawn (see `draw`).
+
+    What is drawn depends on the seed, the sentence and the number of the sample alone: not on its neighbours
+    in the batch, nor on how many samples there are. The log-probability, which is the score too, is the
+    model's own, whatever the temperature. Raises ValueError unless `temperature > 0`, `top_k >= 0` and
+    `0 < top_p <= 1`, and as `Constraints` do; FloatingPointError where the model gives NaN.
+    """
+    check_whole("num_samples", num_samples, 1)
+    check_whole("seed", seed, 0)
+    check_whole("top_k", top_k, 0)
+    if not isinstance(temperature, int | float) or not 0 < temperature < float("inf"):
+        raise ValueError(f"temperature must be above 0, got {temperature!r}")
+    if not isinstance(top_p, int | float) or not 0 < top_p <= 1:
+        raise ValueError(f"top_p must be above 0 and at most 1, got {top_p!r}")
+    src_mask = padding_mask(src, model.pad_id)
+    constraints = Constraints(
+        model,
+        src_mask.sum(dim=1),
+        min_length=min_length,
+        min_length_ratio=min_length_ratio,
+        max_length=max_length,
+        max_length_ratio=max_length_ratio,
+        max_length_extra=max_length_extra,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        prefixes=prefixes,
+    )
+    sentences = [ids[mask].tolist() for ids, mask in zip(src, src_mask, strict=True)]
+    uniforms = _uniforms(sentences, num_samples, constraints.largest_limit + 1, seed).to(src.device)
+
+    def drawn(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
+        return draw(log_probs, uniforms[rows, :, step], temperature=temperature, top_k=top_k, top_p=top_p)
+
+    return _follow(model, src, src_mask, constraints, drawn, width=num_samples, need_weights=need_weights)
+
+
+def draw(log_probs: Tensor, uniforms: Tensor, *, temperature: float, top_k: int, top_p: float) -> Tensor:
+    """Pieces [...] drawn with `p(y) ** (1 / temperature)`, normalised, from `log_probs` [..., V].
+
+    Of these, `top_k` > 0 keeps the k most probable alone (Fan et al. 2018); then `top_p` < 1 keeps the fewest
+    most probable whose share of what is left is at least `top_p` (Holtzman et al. 2020). `uniforms` [...] in
+    [0, 1) are turned into pieces through the inverse of the cumulative distribution.
+    """
+    scores = log_probs.double() / temperature
+    pieces = None
+    if 0 < top_k < scores.size(-1) or top_p < 1:
+        scores, pieces = scores.topk(min(top_k or scores.size(-1), scores.size(-1)), dim=-1)  # sorted
+    probs = scores.softmax(dim=-1)
+    if top_p < 1:
+        probs = probs.masked_fill(probs.cumsum(dim=-1) - probs >= top_p, 0.0)
+    cumulative = probs.cumsum(dim=-1)
+    # u is at most 1 - 2 ** -53, so that u * total rounds to less than the total, and a piece is always found
+    # (but for NaN, which the log-probabilities report).
+    targets = uniforms.unsqueeze(-1) * cumulative[..., -1:]
+    choice = torch.searchsorted(cumulative, targets, right=True).clamp(max=probs.size(-1) - 1)
+    return (choice if pieces is None else pieces.gather(-1, choice)).squeeze(-1)
+
+
+def _uniforms(sentences: list[list[int]], num_samples: int, num_steps: int, seed: int) -> Tensor:
+    """Uniforms in [0, 1) [B, num_samples, num_steps]: a stream for each sample, seeded by what it belongs to."""
+    generator = torch.Generator()
+    uniforms = torch.empty(len(sentences), num_samples, num_steps, dtype=torch.float64)
+    for i, ids in enumerate(sentences):
+        for number in range(num_samples):
+            digest = hashlib.blake2b(repr((seed, ids, number)).encode(), digest_size=8).digest()
+            generator.manual_seed(int.from_bytes(digest, "big"))
+            uniforms[i, number] = torch.rand(num_steps, generator=generator, dtype=torch.float64)
+    return uniforms
+
+
+def _follow(
+    model: Translator,
+    src: Tensor,
+    src_mask: Tensor,
+    constraints: Constraints,
+    choose: Choose,
+    *,
+    width: int,
+    need_weights: bool,
+) -> list[list[Hypothesis]]:
+    """Extend `width` hypotheses of each sentence of `src` [B, S], each by what `choose` says, until it ends.
+
+    A sentence leaves the batch when all of its hypotheses have ended.
+    """
+    assert not model.training, "decoding needs model.eval()"
+    memory = model.encode(src, src_mask)
+    rows = torch.arange(src.size(0), device=src.device)  # [b] the sentences still in the batch
+    state = select(model.init_state(memory), rows.repeat_interleave(width))
+    tgt_prev = src.new_full((src.size(0) * width,), model.bos_id)
+    history = constraints.no_history(len(tgt_prev), src.device)
+    slots = torch.arange(width, device=src.device)
+    live = torch.ones(src.size(0), width, dtype=torch.bool, device=src.device)  # [b, K]
+    log_prob = torch.zeros(src.size(0), width, device=src.device)
+    end_step = torch.zeros(src.size(0), width, dtype=torch.long, device=src.device)
+    trail: list[TrailStep] = []
+    while len(rows) > 0 and len(trail) <= constraints.largest_limit:  # what is NaN need not end by itself
+        logits, state, weights = model.step(tgt_prev, state, memory, need_weights=need_weights)
+        log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
+        piece = choose(log_probs, rows, len(trail))  # [b, K]
+        chosen = log_probs.gather(2, piece.unsqueeze(2)).squeeze(2)
+        log_prob = log_prob.to(chosen.dtype)
+        log_prob[rows] += chosen.masked_fill(~live, 0.0)
+        end_step[rows] = end_step[rows].masked_fill(live, len(trail))
+        trail.append(TrailStep.of(rows, slots.expand_as(piece), piece, weights, src))
+        live = live & (piece != model.eos_id)
+        tgt_prev = piece.flatten()
+        if history is not None:
+            history = torch.cat((history, tgt_prev.unsqueeze(1)), dim=1)
+        going = live.any(dim=1).nonzero().squeeze(1)
+        if len(going) < len(rows):
+            rows, live = rows[going], live[going]
+            index = (going.unsqueeze(1) * width + slots).flatten()
+            tgt_prev, state, history = select((tgt_prev, state, history), index)
+            memory = select(memory, going)
+    ends = Ends(log_prob, log_prob, end_step, slots.expand_as(end_step))
+    return rebuild(trail, ends, constraints.limits, src_mask.sum(dim=1), model.pad_id)

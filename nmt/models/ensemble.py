@@ -1,0 +1,92 @@
+"""Several translators as one."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nmt.models.base import Forward, Step, Translator
+
+
+class EnsembleTranslator(Translator):
+    """The mean of its M members' probabilities: `log p(y_t) = log (1/M sum_m p_m(y_t))`.
+
+    Logits are these log-probabilities. Memory and state are tuples of the members' own; weights are the mean
+    over the members that attend. Members share their vocabularies and may differ in all else. Raises
+    ValueError without members, or where their special ids or the sizes of their target vocabularies differ.
+    """
+
+    def __init__(self, members: Sequence[Translator]) -> None:
+        super().__init__()
+        if not members:
+            raise ValueError("an ensemble needs at least one member")
+        self.members: Any = nn.ModuleList(members)
+        self.pad_id, self.bos_id, self.eos_id = members[0].pad_id, members[0].bos_id, members[0].eos_id
+        names = ("pad_id", "bos_id", "eos_id", "vocabulary size")
+        first, *others = (
+            (each.pad_id, each.bos_id, each.eos_id, _target_vocab_size(each)) for each in members
+        )
+        for number, other in enumerate(others, 1):
+            for name, one_value, other_value in zip(names, first, other, strict=True):
+                if one_value != other_value:
+                    raise ValueError(
+                        f"the members of an ensemble need the same {name}: "
+                        f"member 0 has {one_value}, member {number} has {other_value}"
+                    )
+
+    @property
+    def has_attention(self) -> bool:
+        return any(member.has_attention for member in self.members)
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> tuple[Any, ...]:
+        return tuple(member.encode(src, src_mask) for member in self.members)
+
+    def init_state(self, memory: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(member.init_state(part) for member, part in zip(self.members, memory, strict=True))
+
+    def forward(self, memory: tuple[Any, ...], tgt_in: Tensor, *, need_weights: bool = False) -> Forward:
+        outputs = [
+            member.forward(part, tgt_in, need_weights=need_weights)
+            for member, part in zip(self.members, memory, strict=True)
+        ]
+        return Forward(
+            _log_mean([each.logits for each in outputs]), _mean([each.weights for each in outputs])
+        )
+
+    def step(
+        self, tgt_prev: Tensor, state: tuple[Any, ...], memory: tuple[Any, ...], *, need_weights: bool = False
+    ) -> Step:
+        steps = [
+            member.step(tgt_prev, own_state, own_memory, need_weights=need_weights)
+            for member, own_state, own_memory in zip(self.members, state, memory, strict=True)
+        ]
+        return Step(
+            _log_mean([each.logits for each in steps]),
+            tuple(each.state for each in steps),
+            _mean([each.weights for each in steps]),
+        )
+
+
+def _log_mean(logits: list[Tensor]) -> Tensor:
+    """`log (1/M sum_m softmax(logits_m))` [..., V], in float32 or better: halves lose small probabilities."""
+    log_probs = [
+        each.log_softmax(dim=-1, dtype=torch.promote_types(each.dtype, torch.float32)) for each in logits
+    ]
+    return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(logits))
+
+
+def _mean(weights: list[Tensor | None]) -> Tensor | None:
+    """The mean of those weights [..., S] that there are."""
+    present = [each for each in weights if each is not None]
+    return torch.stack(present).mean(dim=0) if present else None
+
+
+@torch.no_grad()
+def _target_vocab_size(model: Translator) -> int:
+    """V, read off a first step: the interface does not tell it."""
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    src = torch.full((1, 1), model.eos_id, device=device)
+    memory = model.encode(src, torch.ones_like(src, dtype=torch.bool))
+    return model.step(src[:, 0], model.init_state(memory), memory).logits.size(-1)

@@ -1,0 +1,351 @@
+"""Runs side by side, on run directories written by hand: figures, labels, groups, files, and what is refused."""
+
+import csv
+import importlib.util
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import hydra
+import pytest
+import yaml
+from sacrebleu.metrics import BLEU
+
+from nmt import metrics
+from nmt.comparison import figures, tables
+from nmt.comparison.runs import find_runs, label_experiments, label_runs, read_run
+from nmt.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[1]
+FAST = ["num_bootstrap=20", "num_trials=20", "length_bounds=[4,8]"]
+
+
+def lines(text: list[str]) -> str:
+    return "".join(f"{line}\n" for line in text)
+
+
+class Sweep:
+    """Run directories that share a corpus: de sources and en references of 60 sentences."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.rng = random.Random(1)
+        words = "a small old house cat sees the red dog .".split()  # noqa: SIM905
+        self.references = [" ".join(self.rng.choices(words, k=self.rng.randint(3, 12))) for _ in range(60)]
+        self.sources = [line.upper() for line in self.references]
+        self.write_data("data", self.references)
+
+    def write_data(self, name: str, references: list[str]) -> None:
+        folder = self.root / name
+        folder.mkdir()
+        for split in ("val", "test"):
+            (folder / f"{split}.de").write_text(lines(self.sources), "utf-8")
+            (folder / f"{split}.en").write_text(lines(references), "utf-8")
+
+    def hypotheses(self) -> list[str]:
+        return [" ".join(w for w in line.split() if self.rng.random() < 0.9) for line in self.references]
+
+    def write(
+        self, name: str, *, attention="DotAttention", seed=1, lr=0.002, data="data", digest=True, extra=None
+    ) -> Path:
+        """A run that was scored on `data`; `extra` goes into metrics.json."""
+        directory = self.root / "runs" / name
+        directory.mkdir(parents=True)
+        reader = {
+            "_target_": "nmt.data.corpus.read_files",
+            "path": str(self.root / data),
+            "src_lang": "de",
+            "tgt_lang": "en",
+            "cache_dir": str(self.root / "cache"),
+        }
+        config = {
+            "seed": seed,
+            "name": f"files_{attention}",
+            "run_dir": f"logs/{name}",
+            "data": {"reader": reader},
+            "model": {"attention": {"_target_": f"nmt.attention.{attention}", "size": len(attention)}},
+            "wiring": {"_target_": "nmt.models.gru.UpdateThenAttend"},
+            "optimizer": {"lr": lr},
+            "callbacks": {"checkpoint": {"dirpath": f"logs/{name}/checkpoints"}},
+        }
+        hypotheses = self.hypotheses()
+        references = (self.root / data / "test.en").read_text("utf-8").splitlines()
+        scores = metrics.score(hypotheses, references, num_bootstrap=0)
+        if digest:
+            scores["references"] = metrics.digest(self.sources, references)
+        (directory / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+        (directory / "hypotheses.txt").write_text(lines(hypotheses), "utf-8")
+        (directory / "metrics.json").write_text(
+            json.dumps({"split": "test", **scores, "num_sentences": 60, **(extra or {})}), "utf-8"
+        )
+        return directory
+
+
+@pytest.fixture
+def sweep(tmp_path) -> Sweep:
+    return Sweep(tmp_path)
+
+
+def script():
+    spec = importlib.util.spec_from_file_location("compare", ROOT / "scripts" / "compare.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compare(*overrides: str) -> dict:
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        return script().compare(hydra.compose("compare", overrides=[*FAST, *overrides]))
+
+
+def test_the_command_prints_what_sacrebleu_scores_and_what_the_runs_differ_in(sweep):
+    training = {"seconds": 1234.5, "steps": 9, "tokens_per_second": 5678.0, "num_parameters": 2345678}
+    aer = {"score": 0.125, "precision": 0.9, "recall": 0.8}
+    sweep.write("a", extra={"aer": aer, "training": training})
+    sweep.write("b", attention="AdditiveAttention")
+    command = [sys.executable, str(ROOT / "scripts" / "compare.py"), f"runs={sweep.root}/runs/*", *FAST]
+    result = subprocess.run(command, capture_output=True, cwd=sweep.root, check=False)
+    assert result.returncode == 0, result.stderr.decode()
+    table = result.stdout.decode().split("\n\n")[1].splitlines()
+    assert len({len(line) for line in table}) == 1  # the columns line up
+    header, _, first, second = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table)
+    assert header == (
+        [
+            "run",
+            "BLEU",
+            "BLEU p",
+            "chrF",
+            "chrF p",
+            "TER",
+            "TER p",
+            "AER",
+            "parameters",
+            "training s",
+            "tokens/s",
+        ]
+    )
+    assert (first[0], second[0]) == ("attention=DotAttention", "attention=AdditiveAttention")
+    assert first[-4:] == ["0.125", "2,345,678", "1,234", "5,678"]
+    assert second[-4:] == ["–"] * 4
+    assert first[2] == "–"
+    assert re.fullmatch(r"[\d.<]+ / [\d.<]+", second[2])
+    for run, name in ((first, "a"), (second, "b")):
+        files = [
+            str(sweep.root / "data" / "test.en"),
+            "-i",
+            str(sweep.root / "runs" / name / "hypotheses.txt"),
+        ]
+        command = [sys.executable, "-m", "sacrebleu", *files, "-m", "bleu", "-b", "-w", "2"]
+        theirs = subprocess.run(command, capture_output=True, check=True).stdout.decode().strip()
+        assert run[1].split()[0] == theirs
+
+
+def test_the_files_are_whole_and_agree(sweep):
+    for number, name in enumerate("abc"):
+        sweep.write(name, seed=number, extra={"attention": {"entropy": 1.5}})
+    result = compare(f"runs={sweep.root}/runs", f"output={sweep.root}/out/deep")
+    output = sweep.root / "out" / "deep"
+    assert sorted(path.name for path in output.iterdir()) == [
+        "bleu_by_length.png",
+        "comparison.csv",
+        "comparison.json",
+        "comparison.md",
+    ]
+    assert json.loads((output / "comparison.json").read_text("utf-8")) == result
+    with (output / "comparison.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["bleu"]) for row in rows] == [row["bleu"] for row in result["runs"]]
+    assert [row["run"] for row in rows] == ["seed=0", "seed=1", "seed=2"]
+    report = (output / "comparison.md").read_text("utf-8")
+    assert "tok:13a" in report
+    assert "attention entropy" in report
+    assert "(bleu_by_length.png)" in report
+    assert all(f"{row['bleu']:.2f} ± {row['bleu_ci']:.2f}" in report for row in result["runs"])
+
+
+def test_learning_curves_are_drawn_from_the_event_files(sweep):
+    from torch.utils.tensorboard import SummaryWriter
+
+    directory = sweep.write("a")
+    sweep.write("b", seed=2)
+    assert figures.learning_curve(directory, "val/bleu") is None
+    with SummaryWriter(str(directory)) as writer:
+        for step in range(0, 30, 10):
+            writer.add_scalar("val/bleu", step / 2, step)
+    assert figures.learning_curve(directory, "val/bleu") == ([0, 10, 20], [0.0, 5.0, 10.0])
+    assert figures.learning_curve(directory, "val/nothing") is None
+    compare(f"runs={sweep.root}/runs", f"output={sweep.root}/out")
+    assert (sweep.root / "out" / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_that_differ_in_their_seed_alone_are_averaged(sweep):
+    aers = [0.1, 0.2, 0.4]
+    for seed, aer in enumerate(aers):
+        sweep.write(f"dot{seed}", seed=seed, extra={"aer": {"score": aer, "precision": 1, "recall": 1}})
+    sweep.write("fast", seed=0, lr=0.004)
+    result = compare(f"runs={sweep.root}/runs")
+    [average] = result["seeds"]
+    scores = [row["bleu"] for row in result["runs"] if row["run"] != "lr=0.004"]
+    assert (average["run"], average["num_runs"]) == ("lr=0.002", 3)
+    assert average["bleu"]["mean"] == pytest.approx(sum(scores) / 3)
+    assert average["bleu"]["std"] == pytest.approx(statistics.stdev(scores))
+    assert average["aer"] == {
+        "mean": pytest.approx(sum(aers) / 3),
+        "std": pytest.approx(statistics.stdev(aers)),
+    }
+    assert tables.seed_table([average], ["bleu", "aer"]).endswith("| 0.233 ± 0.153 |")
+
+
+def test_labels_are_the_fewest_settings_that_tell_the_runs_apart(sweep):
+    # Attention decides the size too, so the size adds nothing; the learning rate does.
+    for attention in ("DotAttention", "AdditiveAttention"):
+        for lr in (0.1, 0.2):
+            sweep.write(f"{attention}{lr}", attention=attention, lr=lr)
+    sweep.write("again", lr=0.1, seed=7)
+    names = ["DotAttention0.1", "DotAttention0.2", "AdditiveAttention0.1", "again"]
+    runs = [read_run(sweep.root / "runs" / name, "test") for name in names]
+    assert label_experiments(runs) == [
+        "attention=DotAttention lr=0.1",
+        "attention=DotAttention lr=0.2",
+        "attention=AdditiveAttention lr=0.1",
+        "attention=DotAttention lr=0.1",
+    ]
+    assert label_runs(runs)[0] == "attention=DotAttention lr=0.1 seed=1"
+    assert label_runs(runs)[1] == "attention=DotAttention lr=0.2"
+    assert label_runs(runs)[3] == "attention=DotAttention lr=0.1 seed=7"
+    assert label_runs(runs[:1] + runs[2:3]) == ["attention=DotAttention", "attention=AdditiveAttention"]
+
+
+def test_a_config_groups_choice_is_the_label_and_twins_are_called_by_their_directories(sweep):
+    for name, choice in (("a", "bahdanau"), ("b", "luong_dot")):
+        directory = sweep.write(name, attention=f"{choice.title()}Attention")
+        choices = {"attention": choice, "experiment": name, "wiring@wiring": "same"}
+        (directory / ".hydra").mkdir()
+        (directory / ".hydra" / "config.yaml").write_text("{}", "utf-8")
+        (directory / ".hydra" / "hydra.yaml").write_text(
+            yaml.safe_dump({"hydra": {"run": {"dir": "${no:such}"}, "runtime": {"choices": choices}}}),
+            "utf-8",
+        )
+    sweep.write("c", attention="Luong_DotAttention")
+    runs = [read_run(directory, "test") for directory in find_runs(f"{sweep.root}/runs")]
+    assert label_runs(runs[:2]) == ["attention=bahdanau", "attention=luong_dot"]
+    assert label_runs(runs[1:]) == ["b", "c"]
+
+
+def test_scores_by_length_are_those_of_the_sentences_in_each_bucket(sweep):
+    runs = [read_run(sweep.write(name), "test") for name in "ab"]
+    metric = metrics.Bleu(tokenize="13a", lowercase=False)
+    found = figures.score_by_length(runs, sweep.sources, sweep.references, metric, bounds=[2, 4, 8, 10])
+    assert found["buckets"] == ["3-4", "5-8", "9-10", "11+"]  # none has 2 words or fewer
+    spans = [(3, 4), (5, 8), (9, 10), (11, 99)]
+    for number, (low, high) in enumerate(spans):
+        rows = [i for i, line in enumerate(sweep.sources) if low <= len(line.split()) <= high]
+        assert found["num_sentences"][number] == len(rows)
+        for run, scores in zip(runs, found["scores"], strict=True):
+            chosen = [run.hypotheses[i] for i in rows], [[sweep.references[i] for i in rows]]
+            assert scores[number] == pytest.approx(BLEU(force=True).corpus_score(*chosen).score)
+
+
+def test_runs_are_found_once_each_in_the_order_given(sweep, monkeypatch):
+    for name in ("a", "b"):
+        sweep.write(name)
+    monkeypatch.chdir(sweep.root)
+    assert find_runs(["runs/b", "runs"]) == [Path("runs/b"), Path("runs/a")]
+    assert find_runs("runs/*") == [Path("runs/a"), Path("runs/b")]
+    for wrong, message in (("nowhere", "no such run"), ("no*", "no run directory"), ("data", "no run dir")):
+        with pytest.raises(UserError, match=rf"{re.escape(wrong)}: {message}"):
+            find_runs(wrong)
+    with pytest.raises(UserError, match="runs is empty"):
+        find_runs([])
+
+
+def test_a_run_that_was_not_scored_ends_the_command_with_one_line(sweep):
+    directory = sweep.write("a")
+    (directory / "metrics.json").unlink()
+    command = [sys.executable, str(ROOT / "scripts" / "compare.py"), f"runs=[{directory}]"]
+    result = subprocess.run(command, capture_output=True, cwd=sweep.root, check=False)
+    assert result.returncode == 1
+    [line] = result.stderr.decode().splitlines()
+    assert line == (
+        f"compare.py: error: {directory} has no metrics.json;"
+        f" score it with: python scripts/evaluate.py run={directory} split=test"
+    )
+
+
+@pytest.mark.parametrize("digest", [True, False])
+def test_runs_scored_on_other_references_are_refused(sweep, digest):
+    sweep.write_data("other", [*sweep.references[:-1], "another sentence"])
+    sweep.write("a", digest=True)
+    sweep.write("b", data="other", digest=digest)
+    with pytest.raises(UserError, match=r"runs/b was scored on other sentences than .*runs/a"):
+        compare(f"runs={sweep.root}/runs")
+
+
+def test_the_data_of_the_first_run_must_be_what_it_was_scored_on(sweep):
+    directory = sweep.write("a")
+    (sweep.root / "data" / "test.en").write_text(lines(["x", *sweep.references[1:]]), "utf-8")
+    with pytest.raises(UserError, match=r"runs/a was scored on other sentences than its data now hold"):
+        compare(f"runs=[{directory}]")
+
+
+def test_references_from_a_file_stand_in_for_data_that_are_gone(sweep):
+    for name in "ab":
+        sweep.write(name)
+    expected = compare(f"runs={sweep.root}/runs")["runs"]
+    (sweep.root / "data").rename(sweep.root / "moved")
+    with pytest.raises(UserError, match=r"runs/a: .*data does not exist.*refs=FILE"):
+        compare(f"runs={sweep.root}/runs")
+    result = compare(f"runs={sweep.root}/runs", f"refs={sweep.root}/moved/test.en")
+    assert result["runs"] == expected
+    assert "bleu_by_length" not in result
+    with pytest.raises(UserError, match=r"runs/a: metrics.json says bleu .* score it again"):
+        compare(f"runs={sweep.root}/runs", f"refs={sweep.root}/moved/test.de")
+
+
+def test_hypotheses_that_are_not_those_scored_are_refused(sweep):
+    directory = sweep.write("a")
+    file = directory / "hypotheses.txt"
+    text = file.read_text("utf-8")
+    file.write_text(text.replace("house", "home"), "utf-8")
+    with pytest.raises(UserError, match=r"metrics\.json says bleu"):
+        compare(f"runs=[{directory}]")
+    file.write_text(text + "one more\n", "utf-8")
+    with pytest.raises(UserError, match=r"hypotheses.txt has 61 lines but metrics.json is of 60 sentences"):
+        compare(f"runs=[{directory}]")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("metrics.json", "{", "metrics.json or hypotheses.txt is broken"),
+        ("metrics.json", "[]", "holds no scores"),
+        ("metrics.json", '{"aer": 3}', "its metrics.json is broken"),
+        ("config.yaml", "a: [", "config.yaml is broken"),
+        ("config.yaml", "- 1", "holds no settings"),
+        ("config.yaml", "seed: 1", "names no data"),
+    ],
+)
+def test_a_broken_run_directory_is_named(sweep, file, text, message):
+    directory = sweep.write("a")
+    (directory / file).write_text(text, "utf-8")
+    with pytest.raises(UserError, match=rf"runs/a.*{message}"):
+        compare(f"runs=[{directory}]")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("split=dev", "choose one of train, val, test"),
+        ("num_bootstrap=0", "need resamples"),
+        ("length_bounds=[5,3]", "give rising numbers"),
+        ("split=val", "has no metrics_val.json"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(sweep, override, message):
+    directory = sweep.write("a")
+    with pytest.raises(UserError, match=message):
+        compare(f"runs=[{directory}]", override)

@@ -1,0 +1,545 @@
+"""Broken and hostile input ends in one clear line, with nothing run, damaged or half-written."""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import logging
+import os
+import pickle
+import resource
+import runpy
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import hydra
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from datasets import Dataset
+from omegaconf import OmegaConf
+
+from nmt.data import grammar
+from nmt.data.corpus import count_shared, read_files
+from nmt.data.datamodule import TranslationDataModule
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+from nmt.run import build_translator
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
+SMALL = ["model.hidden_size=16", "model.embedding_size=16", "data.tokenizer.vocab_size=300"]
+SMALL_CORPUS = ["data.num_train=100", "data.num_val=5", "data.num_test=5", "data.max_words=12"]
+
+
+class Ended(NamedTuple):
+    """How a command ended: its exit status and what it wrote."""
+
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Ended]
+
+
+def refused(ended: Ended, *fragments: str) -> None:
+    """One line on standard error that holds the fragments, status 1, no traceback."""
+    assert ended.status == 1, ended
+    assert "Traceback" not in ended.err
+    [line] = [line for line in ended.err.splitlines() if ": error: " in line]
+    assert line.split(": error: ")[1].isprintable()
+    assert len(line) < 700, line
+    for fragment in fragments:
+        assert fragment in line, line
+
+
+@contextlib.contextmanager
+def logging_kept() -> Iterator[None]:
+    """Put back the handlers that Hydra replaces, and close its own."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        for handler in set(root.handlers) - set(before):
+            handler.close()
+        root.handlers, root.level = before, level
+
+
+@pytest.fixture
+def command(monkeypatch, capsys) -> Command:
+    """`scripts/NAME.py ARGUMENTS` in this process."""
+    for name in ("HYDRA_FULL_ERROR", "PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+        monkeypatch.setenv(name, "1")  # what the command sets is put back
+
+    def call(name: str, *arguments: str, stdin: bytes = b"") -> Ended:
+        script = ROOT / "scripts" / f"{name}.py"
+        monkeypatch.setattr(sys, "argv", [str(script), *arguments])
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
+        status = 0
+        with logging_kept():
+            try:
+                runpy.run_path(str(script), run_name="__main__")
+            except SystemExit as ending:
+                status = ending.code
+        return Ended(status, *capsys.readouterr())
+
+    return call
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A run directory as training leaves it, but for the training."""
+    directory = tmp_path_factory.mktemp("run")
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        cache = f"data.cache_dir={directory / 'cache'}"
+        cfg = hydra.compose("train", [*SMALL, *SMALL_CORPUS, cache, "name=untrained", f"run_dir={directory}"])
+    pairs = grammar.corpus(num_train=100, num_val=0, num_test=0, max_words=12, seed=1)["train"]
+    tokenizer = Tokenizer.train(
+        [pair.en for pair in pairs],
+        [pair.vi for pair in pairs],
+        model_type="bpe",
+        joint=True,
+        vocab_size=300,
+        character_coverage=1.0,
+    )
+    tokenizer.save(directory / "tokenizer")
+    OmegaConf.save(OmegaConf.create(OmegaConf.to_container(cfg, resolve=True)), directory / "config.yaml")
+    torch.manual_seed(0)
+    save_weights(directory, build_translator(cfg.model, tokenizer).state_dict())
+    return directory
+
+
+def save_weights(run: Path, state, **others) -> None:
+    (run / "checkpoints").mkdir(exist_ok=True)
+    if isinstance(state, dict):
+        state = {f"translator.{name}": value for name, value in state.items()}
+    torch.save({"state_dict": state, **others}, run / "checkpoints" / "best.ckpt")
+
+
+# Text to train on. Each case: the files of its folder (text is written as UTF-8), what is set, what the line says.
+
+
+def parquet(columns: dict) -> bytes:
+    table = io.BytesIO()
+    pq.write_table(pa.table(columns), table)
+    return table.getvalue()
+
+
+def both(row: str) -> dict[str, str | bytes]:
+    return {"train.jsonl": row, "val.jsonl": row}
+
+
+ROW = '{"en": "a b", "vi": "c d"}\n'
+FAR_LINK = '{"en": "a", "vi": "b", "alignment": "0-' + "9" * 5000 + '"}\n'
+BLANK, LONG = json.dumps({"en": " ", "vi": ""}), json.dumps({"en": "a" * 1_000_000, "vi": "b" * 5000})
+ESCAPES = json.dumps({f"\x1b[2J{number}\n": "" for number in range(999)})
+NOT_UTF8 = [pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]  # from 0 to 2: these two bytes
+NOT_TEXT = parquet({"en": pa.Array.from_buffers(pa.string(), 1, [None, *NOT_UTF8]), "vi": ["b"]})
+VOCABULARY = "data.tokenizer.vocab_size"
+TEXT = {
+    "missing": ({}, [], ["it is empty", "train.en with train.vi"]),
+    "unknown language": ({"train.en": "a\n", "train.vi": "b\n"}, ["data.tgt_lang=fr"], ["no train.fr", "en, vi"]),
+    "one language": ({"train.en": "a\n"}, ["data.tgt_lang=en"], ["data.src_lang and data.tgt_lang are both en"]),
+    "empty": ({"train.jsonl": ""}, [], ["train.jsonl has no rows"]),
+    "empty side": ({"train.en": "a\n", "train.vi": ""}, [], ["train.vi is empty"]),
+    "binary": ({"train.en": bytes(range(256)), "train.vi": "a\n"}, [], ["train.en, line 1", "NUL byte"]),
+    "image": ({"train.jsonl": b"\x89PNG\r\n\x1a\n"}, [], ["train.jsonl, line 1", "not UTF-8"]),
+    "utf-16": ({"train.en": "a\n".encode("utf-16"), "train.vi": "b\n"}, [], ["train.en is UTF-16", "iconv"]),
+    "utf-16 no mark": ({"train.en": "a\n".encode("utf-16-le"), "train.vi": "b\n"}, [], ["NUL byte", "UTF-16"]),
+    "latin-1": ({"train.en": b"caf\xe9\n", "train.vi": "b\n"}, [], ["train.en, line 1", "0xe9 at position 4"]),
+    "cesu-8": ({"train.en": b"a\n\xed\xa0\x80\n", "train.vi": "b\nb\n"}, [], ["train.en, line 2"]),
+    "unequal": ({"train.en": "a\nb\n", "train.vi": "c\n"}, [], ["train.en has 2", "train.vi has 1"]),
+    "columns": ({"train.tsv": "en\tvi\na\tb\nc\td\te\n"}, [], ["line 3: 3 columns, but expected 2 (en, vi)"]),
+    "column twice": ({"train.tsv": "en\tvi\ten\na\tb\tc\n"}, [], ["line 1", "names a column twice: en, vi, en"]),
+    "no tsv header": ({"train.tsv": "a\tb\n"}, [], ["line 1: no header", "data.columns=[en,vi]"]),
+    "no csv header": ({"train.csv": "a,b\n"}, [], ["train.csv, line 1", "en and vi are needed"]),
+    "open quote": ({"train.csv": 'en,vi\na,b\n"c,d\ne,f\ng,h\n'}, [], ["train.csv, line 3: not CSV"]),
+    "json": ({"train.jsonl": ROW + ROW[:9]}, [], ["train.jsonl, line 2: not JSON"]),
+    "json key": ({"train.jsonl": ROW + '{"en": "a"}\n'}, [], ['train.jsonl, line 2: no "vi"']),
+    "json number": ({"train.jsonl": '{"en": ' + "9" * 5000 + "}\n"}, [], ["line 1", "number is too long"]),
+    "json depth": ({"train.jsonl": "[" * 100_000 + "\n"}, [], ["line 1", "nested too deeply"]),
+    "json surrogate": ({"train.jsonl": ROW.replace("a b", r"\ud800")}, [], ["line 1", "half a surrogate pair"]),
+    "json nul": ({"train.jsonl": ROW.replace("a b", r"\u0000")}, [], ["line 1", "NUL character"]),
+    "escapes": ({"train.jsonl": ESCAPES}, [], ["line 1", "\\x1b[2J0", "…"]),
+    "far link": ({"train.jsonl": FAR_LINK}, [], ["line 1: alignment link '0-9999"]),
+    "no parquet": ({"train.parquet": b"PAR1 or not"}, [], ["train.parquet is broken or no Parquet"]),
+    "cut parquet": ({"train.parquet": NOT_TEXT[:300]}, [], ["train.parquet is broken or no Parquet"]),
+    "parquet bytes": ({"train.parquet": NOT_TEXT}, [], ["train.parquet, after row 0", "not UTF-8"]),
+    "parquet names": ({"train.parquet": parquet({"EN": ["a"], "vi": ["b"]})}, [], ['no "en"', "are EN, vi"]),
+    "no gzip": ({"train.en.gz": "a\n", "train.vi": "b\n"}, [], ["train.en.gz is broken, cut off or no gzip"]),
+    "cut gzip": ({"train.jsonl.gz": gzip.compress(ROW.encode() * 99)[:-9]}, [], ["jsonl.gz is broken, cut off"]),
+    "blank": (both(BLANK), [], ["the training text is empty"]),
+    "too long": (both(LONG), [], ["the training text is empty", "4,192 bytes"]),
+    "vocabulary too large": (both(ROW), [f"{VOCABULARY}=5000"], [f"{VOCABULARY}=5000 is too large", "or less"]),
+    "vocabulary too small": (both(ROW), [f"{VOCABULARY}=5"], [f"{VOCABULARY}=5 is too small", "or more"]),
+    "no validation": ({"train.jsonl": ROW}, [f"{VOCABULARY}=9"], ["no val split"]),
+    "nothing left": (both(ROW), [f"{VOCABULARY}=9", "data.max_length=2"], ["no training pair is left of 1"]),
+}  # fmt: skip
+
+
+def lay(folder: Path, files: dict[str, str | bytes]) -> None:
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.mark.parametrize("case", TEXT)
+def test_train_refuses_text_that_is_unsound(case, command, tmp_path):
+    files, overrides, fragments = TEXT[case]
+    lay(tmp_path / "data", files)
+    before = digests(tmp_path / "data")
+    ended = command(
+        "train",
+        "data=files",
+        f"data.path={tmp_path / 'data'}",
+        "data.src_lang=en",
+        "data.tgt_lang=vi",
+        f"data.cache_dir={tmp_path / 'cache'}",
+        f"hydra.run.dir={tmp_path / 'run'}",
+        *overrides,
+    )
+    refused(ended, *fragments)
+    assert digests(tmp_path / "data") == before
+    assert not (tmp_path / "run" / "config.yaml").exists()
+    assert not [name for name in digests(tmp_path) if name.endswith(".tmp")]
+
+
+STRANGE = [
+    "שלום \u202eעולם",  # right to left, with an override
+    "e\u0301" * 3 + "\u0301" * 50,  # combining marks
+    "\x01\x1b[2J\x7f \x0b\x0c\x1c\x85",
+    "a\u2028b\u2029c",
+    "👩\u200d👩\u200d👧 \ufeff\u00ad\u200b",
+    "x" * 1_000_000,
+    " ",
+]
+
+
+def test_strange_text_is_read_as_it_is(tmp_path):
+    """The tokenizer takes it too, and gives each line its end of sentence."""
+    lay(
+        tmp_path / "data",
+        {f"train.{lang}": "".join(f"{line}\n" for line in STRANGE) for lang in ("en", "vi")},
+    )
+    rows = read_files(tmp_path / "data", src_lang="en", tgt_lang="vi", cache_dir=tmp_path, splits=["train"])
+    assert list(rows["train"]["src"]) == list(rows["train"]["tgt"]) == STRANGE
+    tokenizer = Tokenizer.train(
+        STRANGE,
+        STRANGE,
+        model_type="bpe",
+        joint=True,
+        vocab_size=400,
+        character_coverage=1.0,
+        byte_fallback=True,
+    )
+    assert all(ids[-1] == tokenizer.eos_id for ids in tokenizer.encode_source(STRANGE))
+    assert tokenizer.decode(tokenizer.encode_target(STRANGE[:1])) == STRANGE[:1]
+
+
+# Settings. Each case: what is set, and what the line says.
+
+SETTINGS = {
+    "word for a whole number": (["data.max_tokens=many"], ["data.max_tokens=many: give a whole number", "=1024"]),
+    "half for a whole number": (["trainer.max_epochs=1.5"], ["trainer.max_epochs=1.5: give a whole number"]),
+    "word for epochs": (["trainer.max_epochs=abc"], ["trainer.max_epochs=abc: give a whole number"]),
+    "truth for a number": (["label_smoothing=true"], ["label_smoothing=True: give a number"]),
+    "word for a rate": (["optimizer.lr=fast"], ["optimizer.lr=fast: give a number"]),
+    "nan": (["data.max_ratio=nan"], ["data.max_ratio=nan: give a number"]),
+    "word for truth": (["data.tokenizer.joint=maybe"], ["data.tokenizer.joint=maybe: give true or false"]),
+    "word for a beam": (["decoding.beam_size=wide"], ["decoding.beam_size=wide: give a whole number"]),
+    "negative size": (["model.hidden_size=-3"], ["hidden_size"]),
+    "dropout": (["model.dropout=2"], ["dropout", "between 0 and 1", "2"]),
+    "smoothing": (["label_smoothing=2"], ["label_smoothing=2"]),
+    "negative count": (["data.num_train=-1"], ["data.num_train=-1: give a whole number of at least 1"]),
+    "small batch": (["data.max_tokens=3"], ["max_tokens=3"]),
+    "model type": (["data.tokenizer.model_type=word"], ["data.tokenizer.model_type=word: choose one of unigram, bpe"]),
+    "precision": (["trainer.precision=8"], ["trainer: Precision 8 is invalid"]),
+    "unknown language": (["data.src_lang=xx"], ["data.src_lang=xx", "en and vi"]),
+    "unknown key": (["model.hiden_size=3"], ["'model.hiden_size'", "did you mean 'model.hidden_size'"]),
+    "unknown group": (["atention=none"], ["'atention'", "did you mean 'attention'"]),
+    "unknown choice": (["model=grue"], ["no such choice 'model/grue'; model is one of: gru,"]),
+    "no choice": (["attention=null"], ["a choice is the name of a file", "attention=null"]),
+    "no key": (["nonsense"], ["nonsense", "missing EQUAL"]),
+    "cache in a file": (["data.cache_dir=/dev/null/cache"], ["/dev/null/cache: cannot write the cache"]),
+    "run in a file": (["hydra.run.dir=/dev/null/run"], ["/dev/null/run: Not a directory"]),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_train_refuses_settings_that_cannot_be(case, command, tmp_path, cache):
+    overrides, fragments = SETTINGS[case]
+    given = [each.partition("=")[0] for each in overrides]
+    usual = [*SMALL, *SMALL_CORPUS, f"data.cache_dir={cache}", f"hydra.run.dir={tmp_path / 'run'}"]
+    ended = command("train", *(each for each in usual if each.partition("=")[0] not in given), *overrides)
+    refused(ended, *fragments)
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_a_usage_error_of_hydra_has_status_2(command):
+    ended = command("train", "--bogus")
+    assert ended.status == 2
+    assert "Traceback" not in ended.err
+    assert "unrecognized arguments: --bogus" in ended.err
+
+
+# Run directories. Each case: what is done to one, and what the line says.
+
+
+def config(text: str | bytes) -> Callable[[Path], None]:
+    content = text if isinstance(text, bytes) else text.encode()
+    return lambda run: (run / "config.yaml").write_bytes(content)
+
+
+def changed(old: str, new: str) -> Callable[[Path], None]:
+    def change(run: Path) -> None:
+        text = (run / "config.yaml").read_text("utf-8")
+        assert old in text
+        (run / "config.yaml").write_text(text.replace(old, new), "utf-8")
+
+    return change
+
+
+def cut(name: str, length: int) -> Callable[[Path], None]:
+    return lambda run: (run / name).write_bytes((run / name).read_bytes()[:length])
+
+
+def weights(state, **others) -> Callable[[Path], None]:
+    return lambda run: save_weights(run, state, **others)
+
+
+CHECKPOINT, MODEL = "checkpoints/best.ckpt", "tokenizer/joint.model"
+RUNS = {
+    "no configuration": (lambda run: (run / "config.yaml").unlink(), ["has no config.yaml"]),
+    "no tokenizer": (lambda run: shutil.rmtree(run / "tokenizer"), ["tokenizer: no tokenizer there"]),
+    "no checkpoints": (lambda run: shutil.rmtree(run / "checkpoints"), ["best.ckpt: no such checkpoint"]),
+    "empty yaml": (config(""), ["config.yaml is broken: Missing key model"]),
+    "broken yaml": (config("model: [1,\nb: {"), ["config.yaml is not YAML", "line 2"]),
+    "binary yaml": (config(b"\xff\xfe\0\1"), ["config.yaml is broken", "0xff"]),
+    "yaml with nul": (config(b"model: a\0b"), ["config.yaml is not YAML"]),
+    "list of yaml": (config("- 1\n- 2\n"), ["config.yaml is broken"]),
+    "yaml in a circle": (config("model: ${data}\ndata: ${model}"), ["config.yaml is broken: Recursive"]),
+    "no such class": (changed("nmt.models.gru.GRUTranslator", "nmt.models.gru.Nothing"), ["nmt.models.gru.Nothing"]),
+    "another size": (changed("hidden_size: 16", "hidden_size: 8"), ["best.ckpt does not fit the model in config.yaml"]),
+    "empty tokenizer": (cut(MODEL, 0), ["joint.model is broken or no SentencePiece model"]),
+    "cut tokenizer": (cut(MODEL, 1000), ["joint.model is broken or no SentencePiece model"]),
+    "empty checkpoint": (cut(CHECKPOINT, 0), ["best.ckpt is broken or no checkpoint"]),
+    "half a checkpoint": (cut(CHECKPOINT, 5000), ["best.ckpt is broken or no checkpoint"]),
+    "checkpoint of nothing": (weights({}), ["best.ckpt does not fit the model"]),
+    "checkpoint of a number": (weights(3), ["best.ckpt is broken or no checkpoint"]),
+}  # fmt: skip
+
+
+def copied(run: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(run, folder / "run"))
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_translate_refuses_a_broken_run(case, command, trained, tmp_path):
+    damage, fragments = RUNS[case]
+    run = copied(trained, tmp_path)
+    damage(run)
+    before = digests(run)
+    refused(command("translate", f"run={run}", stdin=b"the cat sleeps .\n"), *fragments)
+    assert digests(run) == before
+
+
+# Each hostile run would leave the file `marker` behind.
+
+
+class Payload:
+    """What runs a command as it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+def node(target: str) -> str:
+    return f"{{_target_: {target}, _args_: ['touch MARKER']}}"
+
+
+OURS, EVIL = "_target_: nmt.models.gru.GRUTranslator", node("os.system")
+HOSTILE_CONFIGS = {
+    "the model": f"model: {EVIL}",
+    "eval": f"model: {node('builtins.eval')}",
+    "nested": f"model: {{{OURS}, cell: {{a: [[{EVIL}]]}}}}",
+    "interpolated": f"evil: {EVIL}\nmodel: {{{OURS}, cell: '${{evil}}'}}",
+    "made later": f"model: {{{OURS}, cell: '${{oc.create:{{_target_: os.system}}}}'}}",
+    "named elsewhere": "name: os.system\nmodel: " + node("'${name}'"),
+    "python tag": "model: !!python/object/apply:os.system ['touch MARKER']",
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_CONFIGS)
+def test_a_hostile_configuration_runs_nothing(case, command, trained, tmp_path):
+    run, marker = copied(trained, tmp_path), tmp_path / "marker"
+    config(HOSTILE_CONFIGS[case].replace("MARKER", str(marker)) + "\ndata: {}\n")(run)
+    refused(command("translate", f"run={run}", stdin=b"a\n"), "system" if case != "eval" else "eval")
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("kind", ["bare", "beside the weights"])
+def test_a_hostile_checkpoint_runs_nothing(kind, command, trained, tmp_path):
+    run, marker = copied(trained, tmp_path), tmp_path / "marker"
+    if kind == "bare":
+        (run / CHECKPOINT).write_bytes(pickle.dumps(Payload(marker)))
+    else:
+        save_weights(run, {}, hyperparameters=Payload(marker))
+    ended = command("translate", f"run={run}", stdin=b"a\n")
+    assert ended.status == 1
+    assert "best.ckpt is broken or no checkpoint" in ended.err
+    assert not marker.exists()
+    (run / CHECKPOINT).open("rb").close()
+    assert marker.exists()  # it would have
+
+
+# Lines to translate.
+
+LINES = [
+    b"the cat sleeps .",
+    b"",
+    b"carriage return\r",
+    b"\r",
+    b"\0",
+    b"a\0b",
+    b"a\x0cb\x0bc\x1c\x1d\x1e\x85".replace(b"\x85", "\u0085".encode()),
+    "a\u2028b\u2029c".encode(),
+    "\u2028".encode(),
+    "\u200b\ufeff\u00ad".encode(),
+    "שלום \u202eעולם".encode(),
+    ("e" + "\u0301" * 100).encode(),
+    b"x" * 200,
+    b"no line feed at the end",
+]
+
+
+@pytest.mark.parametrize("way", ["standard input", "file"])
+def test_translate_never_loses_or_adds_a_line(way, command, trained, tmp_path):
+    text = b"\n".join(LINES)
+    if way == "file":
+        (tmp_path / "in.txt").write_bytes(text)
+        ended = command(
+            "translate", f"run={trained}", f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'out'}"
+        )
+        out = (
+            (tmp_path / "out").read_text("utf-8", newline="")
+            if False
+            else (tmp_path / "out").read_bytes().decode()
+        )
+    else:
+        ended = command("translate", f"run={trained}", "block_size=3", stdin=text)
+        out = ended.out
+    assert ended.status == 0, ended.err
+    lines = out.split("\n")
+    assert len(lines) == len(LINES) + 1
+    assert [bool(line) for line in lines] == [bool(line.strip()) for line in LINES] + [False]
+    assert all(len(line.splitlines()) <= 1 for line in lines)
+
+
+# Where nothing can be written.
+
+
+@contextlib.contextmanager
+def full_disk(left: int) -> Iterator[None]:
+    """No file grows beyond `left` bytes: writing fails as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (left, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_leaves_the_old_translation(command, trained, tmp_path):
+    (tmp_path / "out").write_text("old\n")
+    with full_disk(10):
+        ended = command(
+            "translate", f"run={trained}", f"output={tmp_path / 'out'}", stdin=b"the cat sleeps .\n" * 9
+        )
+    refused(ended, str(tmp_path / "out"), "File too large")
+    assert digests(tmp_path).keys() == {"out"}
+    assert (tmp_path / "out").read_text() == "old\n"
+
+
+def test_a_full_disk_leaves_no_half_cache_or_tokenizer(trained, tmp_path):
+    lay(tmp_path / "data", {"train.jsonl": ROW * 20_000})
+    tokenizer = Tokenizer.load(trained / "tokenizer")
+    tokenizer.save(tmp_path / "tokenizer")
+    before = digests(tmp_path)
+    with full_disk(1000):
+        with pytest.raises(UserError, match=r"cannot write the cache .*set data.cache_dir"):
+            read_files(tmp_path / "data", src_lang="en", tgt_lang="vi", cache_dir=tmp_path / "cache")
+        with pytest.raises(UserError, match="cannot write the tokenizer"):
+            tokenizer.save(tmp_path / "tokenizer")
+    assert digests(tmp_path) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
+def test_standard_output_that_is_full_is_said(command, trained, monkeypatch):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        refused(
+            command("translate", f"run={trained}", stdin=b"the cat sleeps .\n"), "No space left on device"
+        )
+
+
+@NOT_ROOT
+def test_folders_that_are_locked_are_named(command, trained, tmp_path):
+    run = copied(trained, tmp_path)
+    (run / CHECKPOINT).chmod(0)
+    refused(command("translate", f"run={run}", stdin=b"a\n"), "best.ckpt")
+    (run / CHECKPOINT).chmod(0o600)
+    run.chmod(0o500)
+    try:
+        refused(command("evaluate", f"run={run}", "num_bootstrap=0"), str(run), "Permission denied")
+    finally:
+        run.chmod(0o700)
+
+
+# Held-out text that was trained on.
+
+
+def test_held_out_pairs_inside_training_are_counted():
+    def rows(*pairs):
+        return Dataset.from_dict({"src": [src for src, _ in pairs], "tgt": [tgt for _, tgt in pairs]})
+
+    train = rows(("a", "b"), ("c", "d"), ("c", "d"), ("e f", "g"))
+    held_out = rows(("a", "b"), ("c", "other"), ("c", "d"), ("c", "d"), ("e", "f g"), ("b", "a"))
+    assert count_shared(held_out, train) == 3
+    assert count_shared(held_out.select([4, 1]), train) == 0
+    assert count_shared(held_out.select([0]), train.select([1, 2])) == 0
+
+
+def test_a_validation_set_inside_training_is_warned_of(trained, caplog):
+    pairs = grammar.corpus(num_train=40, num_val=10, num_test=0, max_words=12, seed=1)
+    texts = {
+        split: {"src": [pair.en for pair in rows], "tgt": [pair.vi for pair in rows]}
+        for split, rows in pairs.items()
+    }
+    for side in ("src", "tgt"):
+        texts["val"][side][:3] = texts["train"][side][:3]
+    splits = {split: Dataset.from_dict(texts[split]) for split in ("train", "val")}
+    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "num_workers": 0, "seed": 1}
+    TranslationDataModule(splits, Tokenizer.load(trained / "tokenizer"), **settings, guided=False)
+    [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.message.startswith("3 of 10 val pairs are training pairs too")
