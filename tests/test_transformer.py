@@ -1,0 +1,492 @@
+"""The Transformer against torch.nn with copied weights, and the claims that any translator must keep."""
+
+import math
+from functools import partial
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import hydra
+import pytest
+import torch
+from torch import nn
+
+from nmt.decoding import beam_search, force_decode, greedy_search
+from nmt.dropout import Dropout
+from nmt.errors import UserError
+from nmt.losses import cross_entropy
+from nmt.models.base import select
+from nmt.models.transformer import LearnedPositions, SinusoidalPositions, TransformerTranslator
+from nmt.run import build_translator
+
+EXACT = {"rtol": 0, "atol": 1e-10}
+PAD, BOS, EOS = 0, 1, 2
+V, H, F, HEADS, L = 11, 8, 20, 2, 3
+LENGTHS = [5, 2, 4]
+B, S, T, K = 3, 5, 4, 3  # K hypotheses a sentence
+
+NORMS = ("encoder_norm", "decoder_norm")
+POSITIONS = {"sinusoidal": SinusoidalPositions, "learned": partial(LearnedPositions, max_length=6)}
+SETTINGS = [
+    {"pre_norm": pre_norm, "positions": POSITIONS[positions]}
+    for pre_norm, positions in product((True, False), POSITIONS)
+]
+every_setting = pytest.mark.parametrize(
+    "settings", SETTINGS, ids=["pre-sinusoidal", "pre-learned", "post-sinusoidal", "post-learned"]
+)
+
+
+def fresh(**changes) -> TransformerTranslator:
+    """A small translator as it starts."""
+    options = {
+        "src_vocab_size": V + 2,
+        "tgt_vocab_size": V,
+        "joint_vocabulary": False,
+        "pad_id": PAD,
+        "bos_id": BOS,
+        "eos_id": EOS,
+        "size": H,
+        "feedforward_size": F,
+        "num_heads": HEADS,
+        "num_encoder_layers": L,
+        "num_decoder_layers": L,
+        "pre_norm": True,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "tie_output": False,
+        "tie_source": False,
+        "alignment_layer": None,
+        "gradient_checkpointing": False,
+        "positions": SinusoidalPositions,
+    }
+    return TransformerTranslator(**(options | changes))
+
+
+def build(**changes) -> TransformerTranslator:
+    """One in float64, every parameter (biases, norms and the padding's embedding too) random."""
+    model = fresh(**changes).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.5)
+    return model
+
+
+def sources() -> tuple[torch.Tensor, torch.Tensor]:
+    """src [B, S], each sentence of its own length ending in EOS, and its mask."""
+    mask = torch.tensor([[j < length for j in range(S)] for length in LENGTHS])
+    src = torch.randint(3, V, (B, S)).masked_fill(~mask, PAD)
+    for b, length in enumerate(LENGTHS):
+        src[b, length - 1] = EOS
+    return src, mask
+
+
+def targets(num: int = B) -> torch.Tensor:
+    """tgt_in [num, T], which begins with BOS."""
+    return torch.cat((torch.full((num, 1), BOS), torch.randint(3, V, (num, T - 1))), dim=1)
+
+
+def teacher_forced(model, src, mask, tgt_in):
+    return model(model.encode(src, mask), tgt_in, need_weights=True)
+
+
+def gradients(model: nn.Module, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    return dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
+
+
+# --- the equations --------------------------------------------------------------------------------------
+
+
+def torchs_name(name: str, in_decoder: bool) -> tuple[str, slice]:
+    """The parameter of torch.nn's layer that is ours of `name`, and the rows of it."""
+    everything, query, rest = slice(None), slice(H), slice(H, None)
+    module, _, kind = name.rpartition(".")
+    last = "norm3" if in_decoder else "norm2"
+    whole = {
+        "self_attention.output": "self_attn.out_proj",
+        "cross_attention.output": "multihead_attn.out_proj",
+        "feedforward.inner": "linear1",
+        "feedforward.outer": "linear2",
+        "around_self.norm": "norm1",
+        "around_cross.norm": "norm2",
+        "around_feedforward.norm": last,
+    }
+    fused = {
+        "self_attention.projection": ("self_attn.in_proj", everything),
+        "cross_attention.query_projection": ("multihead_attn.in_proj", query),
+        "cross_attention.states_projection": ("multihead_attn.in_proj", rest),
+    }
+    if module in whole:
+        return f"{whole[module]}.{kind}", everything
+    prefix, rows = fused[module]
+    return f"{prefix}_{kind}", rows
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_stacks_are_those_of_torch_nn(pre_norm):
+    """Outputs, and the gradient of every parameter, of torch.nn's layers with the same weights."""
+    model, (src, mask), tgt_in = build(pre_norm=pre_norm), sources(), targets()
+    shape = {"nhead": HEADS, "dim_feedforward": F, "dropout": 0.0, "batch_first": True}
+    make = partial(nn.TransformerEncoderLayer, H, norm_first=pre_norm, dtype=torch.float64, **shape)
+    encoder = nn.ModuleList(make() for _ in range(L))
+    make = partial(nn.TransformerDecoderLayer, H, norm_first=pre_norm, dtype=torch.float64, **shape)
+    decoder = nn.ModuleList(make() for _ in range(L))
+    norms = {name: nn.LayerNorm(H, dtype=torch.float64) if pre_norm else nn.Identity() for name in NORMS}
+    for name, norm in norms.items():
+        norm.load_state_dict(model.get_submodule(name).state_dict())
+    with torch.no_grad():
+        for ours, theirs in ((model.encoder, encoder), (model.decoder, decoder)):
+            for number, layer in enumerate(ours):
+                for name, parameter in layer.named_parameters():
+                    other, rows = torchs_name(name, theirs is decoder)
+                    theirs[number].get_parameter(other)[rows] = parameter
+
+    x = sinusoids(math.sqrt(H) * model.src_embedding(src))
+    for layer in encoder:
+        x = layer(x, src_key_padding_mask=~mask)  # theirs is True where padded
+    states = norms["encoder_norm"](x)
+    x = sinusoids(math.sqrt(H) * model.tgt_embedding(tgt_in))
+    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    for layer in decoder:
+        x = layer(x, states, tgt_mask=future, memory_key_padding_mask=~mask)
+    expected = model.output(norms["decoder_norm"](x))
+
+    memory = model.encode(src, mask)
+    logits, _ = model(memory, tgt_in)
+    torch.testing.assert_close(memory.states[mask], states[mask], **EXACT)
+    torch.testing.assert_close(logits, expected, **EXACT)
+
+    stacks = {"encoder": encoder, "decoder": decoder, **norms}
+    reference = nn.ModuleDict({**dict(model.named_children()), **stacks})
+    probe = torch.randn_like(logits)
+    expected_gradients = gradients(reference, (expected * probe).sum())
+    for name, gradient in gradients(model, (logits * probe).sum()).items():
+        stack, _, rest = name.partition(".")
+        if stack in ("encoder", "decoder"):
+            number, _, rest = rest.partition(".")
+            other, rows = torchs_name(rest, stack == "decoder")
+            expected_gradient = expected_gradients[f"{stack}.{number}.{other}"][rows]
+        else:
+            expected_gradient = expected_gradients[name]
+        torch.testing.assert_close(gradient, expected_gradient, **EXACT)
+
+
+def sinusoids(embedded: torch.Tensor, first: int = 0) -> torch.Tensor:
+    """embedded [B, T, H] plus the table of Vaswani et al. (2017, 3.5), element by element."""
+    table = torch.zeros(embedded.shape[1:], dtype=embedded.dtype)
+    for t in range(embedded.size(1)):
+        for unit in range(embedded.size(2)):
+            angle = (first + t) / 10000 ** (2 * (unit // 2) / embedded.size(2))
+            table[t, unit] = math.cos(angle) if unit % 2 else math.sin(angle)
+    return embedded + table
+
+
+def test_sinusoidal_positions_are_the_papers():
+    embedded = torch.randn(2, 7, H, dtype=torch.float64)
+    positions = SinusoidalPositions(size=H)
+    torch.testing.assert_close(positions(embedded, first=0), sinusoids(embedded), **EXACT)
+    torch.testing.assert_close(positions(embedded, first=300), sinusoids(embedded, 300), **EXACT)
+    half = positions(torch.zeros(1, 7, H, dtype=torch.bfloat16), first=300)  # which cannot count to 300
+    expected = sinusoids(torch.zeros(1, 7, H, dtype=torch.float64), 300)
+    torch.testing.assert_close(half.double(), expected, rtol=0, atol=2**-8)
+
+
+def test_learned_positions_are_rows_of_a_table_that_ends():
+    positions = LearnedPositions(size=H, max_length=6)
+    embedded = torch.randn(2, 4, H)
+    assert torch.equal(positions(embedded, first=2), embedded + positions.table[2:])
+    with pytest.raises(UserError, match=r"7 pieces needs model\.positions\.max_length=7, got 6"):
+        positions(embedded, first=3)
+    assert issubclass(UserError, ValueError)
+
+
+@every_setting
+def test_the_path_that_gives_weights_equals_the_fused_one(settings):
+    """Logits, and the gradient of every parameter; and of `attentions`, every layer and head."""
+    model, (src, mask), tgt_in = build(**settings), sources(), targets()
+    fused = model(model.encode(src, mask), tgt_in)
+    assert fused.weights is None
+    plain = teacher_forced(model, src, mask, tgt_in)
+    torch.testing.assert_close(plain.logits, fused.logits, **EXACT)
+    probe = torch.randn_like(fused.logits)
+    expected = gradients(model, (fused.logits * probe).sum())
+    for name, gradient in gradients(model, (plain.logits * probe).sum()).items():
+        torch.testing.assert_close(gradient, expected[name], **EXACT)
+    memory, _ = model._encode(src, mask, need_weights=True)
+    torch.testing.assert_close(memory.states[mask], model.encode(src, mask).states[mask], **EXACT)
+    top, _ = model._decode(tgt_in, None, memory, need_self=True, need_cross=range(L))
+    torch.testing.assert_close(model.output(top), fused.logits, **EXACT)
+
+
+def test_weights_are_those_of_torch_nn():
+    """Every head's, of the first layers, whose inputs a few lines give."""
+    model, (src, mask), tgt_in = build(pre_norm=False), sources(), targets()
+    attentions = model.attentions(src, mask, tgt_in)
+    assert attentions.cross.shape == (B, L, HEADS, T, S)
+    for weights, stack, ids, embedding in (
+        (attentions.encoder_self, model.encoder, src, model.src_embedding),
+        (attentions.decoder_self, model.decoder, tgt_in, model.tgt_embedding),
+    ):
+        projection = stack[0].self_attention.projection
+        reference = nn.MultiheadAttention(H, HEADS, batch_first=True, dtype=torch.float64)
+        with torch.no_grad():
+            reference.in_proj_weight.copy_(projection.weight)
+            reference.in_proj_bias.copy_(projection.bias)
+        x = sinusoids(math.sqrt(H) * embedding(ids))
+        size = ids.size(1)
+        if stack is model.encoder:
+            masks = {"key_padding_mask": ~mask}
+        else:
+            masks = {"attn_mask": torch.ones(size, size, dtype=torch.bool).triu(1)}
+        _, expected = reference(x, x, x, need_weights=True, average_attn_weights=False, **masks)
+        torch.testing.assert_close(weights[:, 0], expected, **EXACT)
+
+
+def test_attention_rows_sum_to_one_over_what_may_be_looked_at():
+    model, (src, mask), tgt_in = build(), sources(), targets()
+    cross, encoder_self, decoder_self = model.attentions(src, mask, tgt_in)
+    for weights in (cross, encoder_self, decoder_self):
+        sums = weights.sum(dim=-1)
+        torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
+    for weights in (cross, encoder_self):
+        assert not weights.masked_fill(mask[:, None, None, None], 0.0).any()
+    assert not decoder_self.triu(1).any()
+
+
+@pytest.mark.parametrize("layer", [None, 0, L - 1])
+def test_weights_are_the_mean_over_heads_of_the_chosen_layers(layer):
+    model, (src, mask), tgt_in = build(alignment_layer=layer), sources(), targets()
+    weights = teacher_forced(model, src, mask, tgt_in).weights
+    cross = model.attentions(src, mask, tgt_in).cross
+    expected = cross.mean(dim=(1, 2)) if layer is None else cross[:, layer].mean(dim=1)
+    torch.testing.assert_close(weights, expected, **EXACT)
+    memory = model.encode(src, mask)
+    step = model.step(tgt_in[:, 0], model.init_state(memory), memory, need_weights=True)
+    torch.testing.assert_close(step.weights, expected[:, 0], **EXACT)
+    queries = model.decoder[layer or 0].cross_attention.query_projection.weight
+    (gradient,) = torch.autograd.grad(weights.square().sum(), queries)
+    assert gradient.abs().max() > 1e-6
+
+
+# --- training -------------------------------------------------------------------------------------------
+
+
+def test_checkpointing_changes_nothing_but_the_memory():
+    """Not even what is dropped: the layers are run again from the same random state."""
+    drops = {"dropout": 0.2, "attention_dropout": 0.2, "activation_dropout": 0.2}
+    plain, again = build(**drops).train(), build(**drops, gradient_checkpointing=True).train()
+    again.load_state_dict(plain.state_dict())
+    (src, mask), tgt_in = sources(), targets()
+    found = []
+    for model in (plain, again):
+        torch.manual_seed(5)
+        logits, weights = teacher_forced(model, src, mask, tgt_in)
+        loss = logits.square().sum() + weights.square().sum()
+        found.append({"logits": logits, "weights": weights, **gradients(model, loss)})
+    for name, tensor in found[0].items():
+        torch.testing.assert_close(found[1][name], tensor, **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_places"),
+    [("dropout", 2 + 5 * L), ("attention_dropout", 3 * L), ("activation_dropout", 2 * L)],
+)
+def test_each_dropout_takes_effect_in_its_places_in_training_alone(name, num_places):
+    """Two embeddings, and two sublayers of each encoder layer and three of each decoder layer."""
+    model, (src, mask), tgt_in = build(**{name: 0.5}), sources(), targets()
+    places = []
+    for module in model.modules():
+        if isinstance(module, Dropout) and module.p > 0:
+            module.register_forward_hook(lambda module, inputs, output: places.append(output))
+    with torch.no_grad():
+        expected = teacher_forced(model, src, mask, tgt_in)
+        torch.testing.assert_close(tuple(teacher_forced(model, src, mask, tgt_in)), tuple(expected), **EXACT)
+        places.clear()
+        dropped = teacher_forced(model.train(), src, mask, tgt_in)
+        assert len(places) == num_places
+        assert all((place == 0).any() for place in places)
+        assert not torch.allclose(dropped.logits, expected.logits)
+        assert not torch.equal(model.encode(src, mask).states, model.encode(src, mask).states)
+    sums = dropped.weights.sum(dim=-1)  # what guided alignment reads is what it was before any was dropped
+    torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
+
+
+def test_parameters_start_as_documented():
+    model = fresh(size=64, num_heads=4, tie_output=True)
+    assert model.output.weight is model.tgt_embedding.weight
+    assert model.src_embedding is not model.tgt_embedding
+    assert not model.src_embedding.weight[PAD].any()
+    assert abs(model.src_embedding.weight[3:].std() * 8 - 1) < 0.1
+    bound = math.sqrt(6 / (64 + 64))  # of each part by itself, not of the fused matrix
+    for name, parts in (("self_attention.projection", 3), ("cross_attention.states_projection", 2)):
+        for part in model.decoder[0].get_submodule(name).weight.chunk(parts):
+            assert 0.95 * bound < part.abs().max() <= bound
+    assert not any(p.any() for name, p in model.named_parameters() if name.endswith("bias"))
+
+
+# --- claims of any translator ---------------------------------------------------------------------------
+
+
+@every_setting
+def test_rewriting_the_padding_changes_no_output(settings):
+    model, (src, mask), tgt_in = build(**settings), sources(), targets()
+    with torch.no_grad():
+        before = teacher_forced(model, src, mask, tgt_in)
+        rewritten = torch.where(mask, src, torch.randint(3, V, (B, S)))
+        assert not torch.equal(rewritten, src)
+        torch.testing.assert_close(
+            tuple(teacher_forced(model, rewritten, mask, tgt_in)), tuple(before), **EXACT
+        )
+        fused = model(model.encode(rewritten, mask), tgt_in)
+        torch.testing.assert_close(fused.logits, before.logits, **EXACT)
+
+
+@every_setting
+def test_changing_the_future_leaves_what_comes_before(settings):
+    model, (src, mask), tgt_in = build(**settings), sources(), targets()
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        for need_weights, t in product((False, True), range(1, T)):
+            changed = tgt_in.clone()
+            changed[:, t:] = (tgt_in[:, t:] - 2) % (V - 3) + 3  # another piece at each position
+            before = model(memory, tgt_in, need_weights=need_weights).logits
+            after = model(memory, changed, need_weights=need_weights).logits
+            torch.testing.assert_close(after[:, :t], before[:, :t], **EXACT)
+            assert not torch.isclose(after[:, t], before[:, t]).all(dim=-1).any()
+
+
+@every_setting
+def test_a_batch_equals_its_sentences_one_by_one(settings):
+    """Targets too: what stands after the end of one changes nothing of it."""
+    model, (src, mask), tgt_in = build(**settings), sources(), targets()
+    tgt_lengths = [2, 4, 3]
+    for b, length in enumerate(tgt_lengths):
+        tgt_in[b, length:] = PAD
+    with torch.no_grad():
+        logits, weights = teacher_forced(model, src, mask, tgt_in)
+        fused = model(model.encode(src, mask), tgt_in).logits
+        for b, (length, tgt_length) in enumerate(zip(LENGTHS, tgt_lengths, strict=True)):
+            rows = slice(b, b + 1)
+            alone = teacher_forced(model, src[rows, :length], mask[rows, :length], tgt_in[rows, :tgt_length])
+            torch.testing.assert_close(alone.logits, logits[rows, :tgt_length], **EXACT)
+            torch.testing.assert_close(alone.logits, fused[rows, :tgt_length], **EXACT)
+            torch.testing.assert_close(alone.weights, weights[rows, :tgt_length, :length], **EXACT)
+
+
+@every_setting
+@pytest.mark.parametrize("num_hypotheses", [1, K])
+def test_step_repeated_equals_forward(settings, num_hypotheses):
+    """With K hypotheses a sentence, which share its memory, each equals a sentence of its own."""
+    model, (src, mask), tgt_in = build(**settings), sources(), targets(B * num_hypotheses)
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        owner = torch.arange(B).repeat_interleave(num_hypotheses)
+        expected = model(select(memory, owner), tgt_in, need_weights=True)
+        for need_weights in (True, False):
+            state = select(model.init_state(memory), owner)
+            for t in range(T):
+                logits, state, weights = model.step(tgt_in[:, t], state, memory, need_weights=need_weights)
+                torch.testing.assert_close(logits, expected.logits[:, t], **EXACT)
+                if need_weights:
+                    torch.testing.assert_close(weights, expected.weights[:, t], **EXACT)
+                else:
+                    assert weights is None
+
+
+@every_setting
+def test_reordered_hypotheses_step_as_those_that_they_became(settings):
+    """At each step hypotheses die and multiply within their sentence, and once a sentence leaves the batch."""
+    model, (src, mask) = build(**settings), sources()
+    with torch.no_grad():
+        memory = model.encode(src, mask)
+        owner = torch.arange(B).repeat_interleave(K)
+        state = select(model.init_state(memory), owner)
+        prefixes = torch.full((B * K, 1), BOS)
+        for t in range(T):
+            logits, state, _ = model.step(prefixes[:, -1], state, memory)
+            expected = model(select(memory, torch.arange(len(prefixes)) // K), prefixes).logits[:, -1]
+            torch.testing.assert_close(logits, expected, **EXACT)
+            num_sentences = len(memory.mask)
+            order = torch.arange(num_sentences).unsqueeze(1) * K + torch.randint(K, (num_sentences, K))
+            if t == 1:
+                order, memory = order[1:], select(memory, torch.arange(1, B))
+            order = order.flatten()
+            state, prefixes = select((state, prefixes), order)
+            prefixes = torch.cat((prefixes, torch.randint(3, V, (len(prefixes), 1))), dim=1)
+
+
+def test_search_runs_on_it():
+    """A beam of one is greedy search, and every hypothesis has the score that `force_decode` gives it."""
+    model, (src, _) = build(), sources()
+    options = {"max_length": 6, "need_weights": True}
+    greedy = greedy_search(model, src, **options)
+    for one, (other,) in zip(greedy, beam_search(model, src, beam_size=1, **options), strict=True):
+        assert one.ids == other.ids
+        assert math.isclose(one.log_prob, other.log_prob, abs_tol=1e-6)
+    for b, hypotheses in enumerate(beam_search(model, src, beam_size=4, num_best=3, **options)):
+        assert len(hypotheses) == 3
+        for hypothesis in hypotheses:
+            ids = torch.tensor([[BOS, *hypothesis.ids, EOS]])
+            (forced,) = force_decode(model, src[b : b + 1], ids[:, :-1], ids[:, 1:], need_weights=True)
+            assert math.isclose(forced.log_prob, hypothesis.log_prob, abs_tol=1e-4)
+            torch.testing.assert_close(forced.weights, hypothesis.weights, **EXACT)
+
+
+# --- what is refused, and the configuration -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_heads": 3}, r"model\.num_heads must divide model\.size=8, got 3"),
+        ({"num_heads": 0}, r"model\.num_heads must divide model\.size=8, got 0"),
+        ({"tie_source": True}, r"tie_source=true needs one joint vocabulary: set model\.tie_source=false or"),
+        ({"alignment_layer": L}, rf"alignment_layer={L}: the decoder has {L} layers, counted from 0"),
+        ({"alignment_layer": -1}, rf"alignment_layer=-1: the decoder has {L} layers, counted from 0"),
+        ({"num_decoder_layers": 0}, r"must be at least 1, got 3 and 0"),
+        ({"size": 9, "num_heads": 3}, r"sinusoidal positions need an even model\.size, got 9"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_numbers(changes, message):
+    with pytest.raises(ValueError, match=message):
+        build(**changes)
+
+
+VOCABULARY = SimpleNamespace(src_vocab_size=20, tgt_vocab_size=20, joint=True, pad_id=0, bos_id=2, eos_id=3)
+
+
+def compose(*overrides: str):
+    configs = Path(__file__).resolve().parents[1] / "configs"
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(configs)):
+        return hydra.compose("train", overrides=["model=transformer", *overrides])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        [
+            "model.pre_norm=false",
+            "model.positions._target_=nmt.models.transformer.LearnedPositions",
+            "+model.positions.max_length=9",
+        ],
+    ],
+    ids=["default", "post-learned"],
+)
+def test_the_configuration_builds_and_takes_a_training_step(overrides):
+    cfg = compose("model.size=16", "model.feedforward_size=32", *overrides)
+    assert "attention" not in cfg.model
+    assert "wiring" not in cfg
+    model = build_translator(cfg.model, VOCABULARY)
+    assert model.src_embedding.weight is model.output.weight
+    src, tgt_in = torch.randint(4, 20, (3, 5)), torch.randint(4, 20, (3, 4))
+    logits, _ = model(model.encode(src, src != 0), tgt_in)
+    cross_entropy(logits, tgt_in, pad_id=0, label_smoothing=0.1).smoothed.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("attention", ["luong_dot", "none"])
+def test_an_attention_by_name_is_refused(attention):
+    with pytest.raises(UserError, match="has its own attention and takes no attention=NAME"):
+        build_translator(compose(f"attention={attention}").model, VOCABULARY)
