@@ -31,12 +31,19 @@ def compose(*overrides: str, name: str = "train"):
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_choice_composes(choice):
-    compose(choice, *(["attention=local_p"] if choice.startswith("content=") else []))
+    needs = {"content": ["attention=local_p"], "positions": ["model=transformer"]}
+    compose(choice, *needs.get(choice.split("=")[0], []))
 
 
 @pytest.mark.parametrize(
     "overrides",
-    [["content=dot"], ["normalizer=sparsemax", "attention=none"], ["content=dot", "attention=none"]],
+    [
+        ["content=dot"],
+        ["content=dot", "attention=none"],
+        ["normalizer=sparsemax", "attention=none"],
+        ["wiring=conditional", "model=transformer"],
+        ["positions=learned"],
+    ],
 )
 def test_a_choice_that_could_not_take_effect_does_not_compose(overrides):
     with pytest.raises(ConfigCompositionException, match="Could not override"):
