@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test check format tensorboard setup clean
+.PHONY: train test check format mechanisms tensorboard setup clean
 
 train: setup            ## the main job: train on the built-in corpus and score its test set
 	$(BIN)/python scripts/train.py $(ARGS)
@@ -19,6 +19,11 @@ check: setup            ## format, lint, types, tests
 format: setup           ## let ruff mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+mechanisms: setup       ## train every mechanism on the built-in corpus, print them as one table
+	$(BIN)/python scripts/train.py -m 'attention=glob(*)' log_dir=logs/mechanisms $(ARGS)
+	$(BIN)/python scripts/train.py model=transformer log_dir=logs/mechanisms $(ARGS)
+	$(BIN)/python scripts/compare.py runs='logs/mechanisms/*/*' output=logs/mechanisms/comparison
 
 tensorboard: setup      ## watch the runs on http://localhost:6006
 	$(BIN)/tensorboard --logdir logs --samples_per_plugin images=200
