@@ -23,7 +23,7 @@ format: setup           ## let ruff mend what it can
 mechanisms: setup       ## train every mechanism on the built-in corpus, print them as one table
 	$(BIN)/python scripts/train.py -m 'attention=glob(*)' log_dir=logs/mechanisms $(ARGS)
 	$(BIN)/python scripts/train.py model=transformer log_dir=logs/mechanisms $(ARGS)
-	$(BIN)/python scripts/compare.py runs='logs/mechanisms/*/*' output=logs/mechanisms/comparison
+	$(BIN)/python scripts/compare.py runs='logs/mechanisms/*/*' output=logs/mechanisms_comparison
 
 tensorboard: setup      ## watch the runs on http://localhost:6006
 	$(BIN)/tensorboard --logdir logs --samples_per_plugin images=200

@@ -21,6 +21,15 @@ from nmt.errors import UserError
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
+
+def choice_names(*groups: str) -> str:
+    """The options chosen from groups, joined by `_`, for names of runs; those that chose none are left out."""
+    choices = HydraConfig.get().runtime.choices
+    return "_".join(str(choices[group]) for group in groups if choices.get(group) not in (None, "null"))
+
+
+OmegaConf.register_new_resolver("choices", choice_names, replace=True)
+
 _KINDS = {
     bool: ("true or false", (bool,)),
     int: ("a whole number", (int,)),
@@ -42,14 +51,14 @@ def command(config_name: str) -> Callable[[Callable[[DictConfig], Any]], Callabl
     def decorate(function: Callable[[DictConfig], Any]) -> Callable[[], None]:
         @functools.wraps(function)
         def task(cfg: DictConfig) -> None:
-            with _errors_in_one_line(config_name):
+            with errors_in_one_line(config_name):
                 check_kinds(cfg, config_name, HydraConfig.get().overrides.task)
                 function(cfg)
 
         @functools.wraps(function)
         def main() -> None:
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing; `explain` prints
-            with _errors_in_one_line(config_name):
+            with errors_in_one_line(config_name):
                 hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(task)()
 
         return main
@@ -58,7 +67,7 @@ def command(config_name: str) -> Callable[[Callable[[DictConfig], Any]], Callabl
 
 
 @contextmanager
-def _errors_in_one_line(config_name: str) -> Iterator[None]:
+def errors_in_one_line(config_name: str) -> Iterator[None]:
     """Print what a user can mend and exit; anything else is a bug and keeps its traceback."""
     try:
         yield
@@ -103,7 +112,9 @@ def check_kinds(cfg: DictConfig, config_name: str, overrides: Sequence[str]) -> 
     keys = {text: text.partition("=")[0].lstrip("+~").partition("@")[0] for text in overrides}
     choices = [text for text, key in keys.items() if (CONFIGS / key).is_dir()]
     values = [key for text, key in keys.items() if text not in choices and key not in _WORDS_TOO]
-    defaults = _compose(config_name, choices) if values else None
+    if not values:
+        return
+    defaults = _compose(config_name, choices)
     for key in values:
         default, value = (OmegaConf.select(each, key, throw_on_missing=False) for each in (defaults, cfg))
         if type(default) in _KINDS and value is not None:
@@ -116,7 +127,7 @@ def explain(error: BaseException, config_name: str) -> str:
     """One line for an error of configuration: what is wrong, the nearest key or the options there are."""
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
-        return f"{error.filename or 'cannot write'}: {error.strerror or text}"
+        return ": ".join(str(part) for part in (error.filename, error.strerror or text) if part)
     if isinstance(error, InstantiationException) and error.__cause__ is not None:
         return f"{text.rpartition('full_key: ')[2]}: {error.__cause__}"
     chain: list[str] = []
@@ -130,6 +141,8 @@ def explain(error: BaseException, config_name: str) -> str:
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
         key = unknown.group(1).split("@")[0]
+        if (CONFIGS / key).is_dir():
+            return f"{key}= has no effect with what else is chosen: leave it out, or choose what uses it (--help)"
         return f"unknown configuration key '{key}'{_nearest(key, config_name)}"
     missing_option = re.search(
         r"Could not find '([^']+)'\s+Available options in '([^']+)':((?:\n\t\S+)*)", text

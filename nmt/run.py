@@ -6,12 +6,14 @@ A run directory is data: its configuration may build only what `ALLOWED_TARGETS`
 are loaded as weights only.
 """
 
+import importlib
 import json
 import logging
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +40,7 @@ from nmt.models.ensemble import EnsembleTranslator
 
 log = logging.getLogger(__name__)
 
+MOST_PIECES = 512  # of a source line that is translated as one: time and memory grow with the square
 ALLOWED_TARGETS = (
     "nmt.models.",
     "nmt.attention.",
@@ -70,6 +73,31 @@ class Translation:
         """Pharaoh links (source word, target word): each target word to its most attended source word."""
         return set() if self.weights is None else alignment.links_from_weights(self.weights)
 
+    @classmethod
+    def join(cls, source: str, parts: Sequence["Translation"]) -> "Translation":
+        """The translation of a line out of those of its parts; weights between different parts are 0."""
+        weights = None
+        if all(part.weights is not None for part in parts):
+            weights = block_diag(*(part.weights for part in parts))
+        return cls(
+            source,
+            " ".join(part.text for part in parts if part.text),
+            sum(part.score for part in parts),
+            sum(part.log_prob for part in parts),
+            [word for part in parts for word in part.source_words],
+            [word for part in parts for word in part.target_words],
+            weights,
+        )
+
+
+def block_diag(*blocks: Any) -> np.ndarray:
+    """Blocks [T_i, S_i] along the diagonal of a matrix that is 0 elsewhere."""
+    shapes = np.array([block.shape for block in blocks])
+    whole = np.zeros(shapes.sum(axis=0))
+    for block, (row, column) in zip(blocks, shapes.cumsum(axis=0) - shapes, strict=True):
+        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+    return whole
+
 
 def instantiate(config: DictConfig, **keywords: Any) -> Any:
     """Build what `config` names, if it is allowed; a fault in the settings is a UserError of one line."""
@@ -96,13 +124,25 @@ def _explain_type_error(config: DictConfig, error: TypeError) -> str:
 def _check_targets(config: Any) -> None:
     if OmegaConf.is_dict(config):
         target = config.get("_target_")
-        if target is not None and not str(target).startswith(ALLOWED_TARGETS):
+        if target is not None and not _may_build(str(target)):
             raise UserError(f"a run may not build {target}: only {', '.join(ALLOWED_TARGETS)}* are allowed")
         for key in config:
             _check_targets(config[key])
     elif OmegaConf.is_list(config):
         for part in config:
             _check_targets(part)
+
+
+def _may_build(target: str) -> bool:
+    """Whether `target` is defined where a run may build from: `nmt.models.gru.torch.load` is not, though reached so."""
+    if not target.startswith(ALLOWED_TARGETS):
+        return False
+    module, _, name = target.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return False
+    return str(getattr(found, "__module__", "")).startswith("nmt.")
 
 
 def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
@@ -116,6 +156,17 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
         bos_id=tokenizer.bos_id,
         eos_id=tokenizer.eos_id,
     )
+
+
+def check_decoding(config: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
+    """Search one empty sentence, so that settings that do not go together end a run before its work: UserError."""
+    training = translator.training
+    try:
+        search(translator.eval(), torch.tensor([[tokenizer.eos_id]]), **dict(config.items()))
+    except ValueError as error:
+        raise UserError(f"decoding: {error}") from error
+    finally:
+        translator.train(training)
 
 
 def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Dataset]:
@@ -147,6 +198,8 @@ class Run:
         try:
             config = OmegaConf.load(config_file)
             model_config, _ = config.model, config.data
+            if not (OmegaConf.is_dict(model_config) and "_target_" in model_config):
+                raise ValueError("model has no _target_")
         except (OmegaConfBaseException, OSError, ValueError, AttributeError) as error:
             raise UserError(f"{config_file} is broken: {' '.join(str(error).split())}") from error
         except Exception as error:
@@ -197,14 +250,26 @@ class Run:
         """Translate each line, in order: one Translation a line, an empty one for an empty line.
 
         `num_best` > 1 puts the other hypotheses in `.others`, best first (or in the order drawn). `prefixes` are
-        what each translation must begin with. `decoding` takes the keys of `configs/decoding/` (see
+        what each translation must begin with. A line of more than `MOST_PIECES` pieces is cut at words into parts that
+        are translated by themselves and joined, with a warning. `decoding` takes the keys of `configs/decoding/` (see
         `nmt.decoding.search`); without any, the beam has 5 hypotheses and lengths are normalised. Raises UserError
         for settings that do not go together.
         """
         lines = list(lines)
-        ids = self.tokenizer.encode_source(lines)
         if prefixes is not None and len(prefixes) != len(lines):
             raise UserError(f"{len(lines)} lines to translate but {len(prefixes)} prefixes")
+        ids = self.tokenizer.encode_source(lines)
+        cut = {row: self._parts(lines[row]) for row, own in enumerate(ids) if len(own) > MOST_PIECES}
+        if cut:
+            return self._translate_parts(
+                lines,
+                cut,
+                prefixes,
+                num_best=num_best,
+                max_tokens=max_tokens,
+                show_progress=show_progress,
+                **decoding,
+            )
         begun = None if prefixes is None else [row[:-1] for row in self.tokenizer.encode_target(prefixes)]
         results = [Translation(line, "") for line in lines]
         batches = _batches_by_length([i for i, line in enumerate(lines) if line.strip()], ids, max_tokens)
@@ -226,6 +291,38 @@ class Run:
                     results[row] = Translation(**{**vars(best), "others": tuple(others)})
                 bar.update(len(rows))
         return results
+
+    def _parts(self, line: str) -> list[str]:
+        """A line cut in halves, at words where it has any, until no part has more than `MOST_PIECES` pieces."""
+        [own] = self.tokenizer.encode_source([line])
+        if len(own) <= MOST_PIECES or len(line) == 1:
+            return [line]
+        words = line.split()
+        if len(words) > 1:
+            halves = [" ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])]
+        else:
+            halves = [line[: len(line) // 2], line[len(line) // 2 :]]
+        return [part for half in halves for part in self._parts(half)]
+
+    def _translate_parts(
+        self, lines: list[str], cut: dict[int, list[str]], prefixes: Sequence[str] | None, **settings: Any
+    ) -> list[Translation]:
+        """Translations of lines of which some are `cut` into parts; a prefix is that of the first part."""
+        parts, begun = [], []
+        for row, line in enumerate(lines):
+            own = cut.get(row, [line])
+            parts += own
+            begun += [prefixes[row] if prefixes is not None else "", *[""] * (len(own) - 1)]
+        log.warning(
+            "%d of %d lines have more than %d pieces: each is translated in parts (the first is line %d)",
+            *(len(cut), len(lines), MOST_PIECES, min(cut) + 1),
+        )
+        found = iter(self.translate(parts, prefixes=None if prefixes is None else begun, **settings))
+        joined = []
+        for row, line in enumerate(lines):
+            own_parts = list(islice(found, len(cut.get(row, [line]))))
+            joined.append(own_parts[0] if len(own_parts) == 1 else Translation.join(line, own_parts))
+        return joined
 
     @torch.inference_mode()
     def attentions(
@@ -400,14 +497,18 @@ def load_weights(translator: Translator, file: Path) -> None:
             for name, value in checkpoint["state_dict"].items()
             if name.startswith("translator.")
         }
+    except pickle.UnpicklingError as error:  # its message advises to load the file all the same
+        raise UserError(
+            f"{file} is broken or no checkpoint (it holds more than weights): give another with checkpoint="
+        ) from error
     except (
-        pickle.UnpicklingError,
         RuntimeError,
         EOFError,
-        KeyError,
+        LookupError,
         TypeError,
         AttributeError,
         ValueError,
+        OSError,
     ) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
@@ -416,12 +517,21 @@ def load_weights(translator: Translator, file: Path) -> None:
     try:
         translator.load_state_dict(state)
     except RuntimeError as error:
-        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])
+        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])[:300]
         raise UserError(f"{file} does not fit the model in config.yaml: {reason}") from error
+    if not all(torch.isfinite(weight).all() for weight in translator.parameters()):
+        raise UserError(f"{file} holds weights that are no numbers, as after a training that diverged")
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file beside `path`, then rename it: `path` is whole or as it was. Raises UserError."""
+    """Write a file beside `path`, then rename it: `path` is whole or as it was. Raises UserError.
+
+    What is there and no plain file, as /dev/stdout, is written to and stays what it is.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("w", encoding="utf-8") as device:
+            device.write(text)
+        return
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_text(text, "utf-8")

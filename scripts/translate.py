@@ -18,6 +18,8 @@ def translate(cfg: DictConfig) -> None:
     """Write one line for each line read, in order; with `num_best` > 1, that many `LINE ||| TEXT ||| SCORE`."""
     if cfg.num_best < 1:
         raise UserError(f"num_best={cfg.num_best}: give at least 1")
+    if cfg.block_size < 1:
+        raise UserError(f"block_size={cfg.block_size}: give at least 1")
     run = open_run(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
     wants_weights = not (cfg.alignments is cfg.heatmaps is cfg.page is None)
     if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:

@@ -226,3 +226,39 @@ def test_translations_begin_with_their_prefixes(gru):
         assert translation.text.startswith(target)
     with pytest.raises(UserError, match="4 lines to translate but 1 prefixes"):
         Run.load(gru).translate(SOURCES, prefixes=["a"])
+
+
+def test_a_line_beyond_the_limit_is_translated_in_parts(gru, monkeypatch, caplog):
+    """Cut at words, translated by themselves, joined; other lines of the same call are as they were alone."""
+    run = Run.load(gru)
+    long = " ".join(SOURCES[0].split() * 6)
+    alone = run.translate([SOURCES[1]])[0]
+    monkeypatch.setattr("nmt.run.MOST_PIECES", 12)
+    parts = run._parts(long)
+    assert len(parts) > 2
+    assert " ".join(parts) == long
+    assert all(len(ids) <= 12 for ids in run.tokenizer.encode_source(parts))
+    with caplog.at_level("WARNING", logger="nmt.run"):
+        found = run.translate([SOURCES[1], long, ""])
+    assert "1 of 3 lines have more than 12 pieces" in caplog.text
+    assert found[0].text == alone.text
+    assert found[2].text == ""
+    joined = [run.translate([part])[0] for part in parts]
+    assert found[1].text == " ".join(each.text for each in joined if each.text)
+    assert found[1].source_words == long.split()
+    assert found[1].weights.shape == (len(found[1].target_words), len(long.split()))
+    row = column = 0
+    for each in joined:
+        height, width = each.weights.shape
+        block = found[1].weights[row : row + height]
+        np.testing.assert_allclose(block[:, column : column + width], each.weights, atol=1e-6)
+        assert not np.delete(block, np.s_[column : column + width], axis=1).any()
+        row, column = row + height, column + width
+
+
+def test_a_word_beyond_the_limit_is_cut_between_characters(gru, monkeypatch):
+    run = Run.load(gru)
+    monkeypatch.setattr("nmt.run.MOST_PIECES", 12)
+    parts = run._parts("house" * 40)
+    assert "".join(parts) == "house" * 40
+    assert len(run.translate(["house" * 40])) == 1

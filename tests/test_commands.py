@@ -194,7 +194,7 @@ def test_three_lines_in_a_notebook(run_dir):
 TRAIN_REFUSALS = {
     "wrong attention": (
         ["attention=luong"],
-        ["luong", "bahdanau, luong_concat, luong_dot, luong_general, none"],
+        ["luong", "bahdanau", "luong_general", "none"],
     ),
     "unknown key": (["model.hiden_size=3"], ["model.hiden_size", "did you mean 'model.hidden_size'"]),
     "unknown group": (["atention=none"], ["atention", "did you mean 'attention'"]),

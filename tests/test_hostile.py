@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
+from nmt.commands import errors_in_one_line
 from nmt.data import grammar
 from nmt.data.corpus import count_shared, read_files
 from nmt.data.datamodule import TranslationDataModule
@@ -33,9 +34,15 @@ from nmt.errors import UserError
 from nmt.run import build_translator
 
 ROOT = Path(__file__).resolve().parents[1]
+TRAIN = runpy.run_path(str(ROOT / "scripts" / "train.py"))["train"]
 NOT_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
 SMALL = ["model.hidden_size=16", "model.embedding_size=16", "data.tokenizer.vocab_size=300"]
 SMALL_CORPUS = ["data.num_train=100", "data.num_val=5", "data.num_test=5", "data.max_words=12"]
+
+
+def compose(*overrides: str) -> DictConfig:
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        return hydra.compose("train", list(overrides))
 
 
 class Ended(NamedTuple):
@@ -54,7 +61,7 @@ def refused(ended: Ended, *fragments: str) -> None:
     assert ended.status == 1, ended
     assert "Traceback" not in ended.err
     [line] = [line for line in ended.err.splitlines() if ": error: " in line]
-    assert line.split(": error: ")[1].isprintable()
+    assert line.partition(": error: ")[2].isprintable()
     assert len(line) < 700, line
     for fragment in fragments:
         assert fragment in line, line
@@ -196,22 +203,24 @@ def lay(folder: Path, files: dict[str, str | bytes]) -> None:
         (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+@pytest.fixture(scope="module")
+def files_config() -> DictConfig:
+    return compose("data=files", "data.path=?", "data.src_lang=en", "data.tgt_lang=vi", "name=hostile")
+
+
 @pytest.mark.parametrize("case", TEXT)
-def test_train_refuses_text_that_is_unsound(case, command, tmp_path):
+def test_train_refuses_text_that_is_unsound(case, files_config, tmp_path, capsys, monkeypatch):
     files, overrides, fragments = TEXT[case]
     lay(tmp_path / "data", files)
     before = digests(tmp_path / "data")
-    ended = command(
-        "train",
-        "data=files",
-        f"data.path={tmp_path / 'data'}",
-        "data.src_lang=en",
-        "data.tgt_lang=vi",
-        f"data.cache_dir={tmp_path / 'cache'}",
-        f"hydra.run.dir={tmp_path / 'run'}",
-        *overrides,
-    )
-    refused(ended, *fragments)
+    places = {"data.path": "data", "data.cache_dir": "cache", "run_dir": "run"}
+    placed = [f"{key}={tmp_path / name}" for key, name in places.items()]
+    cfg = OmegaConf.merge(files_config, OmegaConf.from_dotlist([*placed, *overrides]))
+    monkeypatch.setenv("PL_GLOBAL_SEED", "1")  # what training sets is put back
+    monkeypatch.setenv("PL_SEED_WORKERS", "1")
+    with pytest.raises(SystemExit) as ending, errors_in_one_line("train"):
+        TRAIN(cfg)
+    refused(Ended(ending.value.code, *capsys.readouterr()), *fragments)
     assert digests(tmp_path / "data") == before
     assert not (tmp_path / "run" / "config.yaml").exists()
     assert not [name for name in digests(tmp_path) if name.endswith(".tmp")]
@@ -241,7 +250,7 @@ def test_strange_text_is_read_as_it_is(tmp_path):
         STRANGE,
         model_type="bpe",
         joint=True,
-        vocab_size=400,
+        vocab_size=320,
         character_coverage=1.0,
         byte_fallback=True,
     )
@@ -261,7 +270,7 @@ SETTINGS = {
     "word for truth": (["data.tokenizer.joint=maybe"], ["data.tokenizer.joint=maybe: give true or false"]),
     "word for a beam": (["decoding.beam_size=wide"], ["decoding.beam_size=wide: give a whole number"]),
     "negative size": (["model.hidden_size=-3"], ["hidden_size"]),
-    "dropout": (["model.dropout=2"], ["dropout", "between 0 and 1", "2"]),
+    "dropout": (["model.dropout=2"], ["dropout", "got 2"]),
     "smoothing": (["label_smoothing=2"], ["label_smoothing=2"]),
     "negative count": (["data.num_train=-1"], ["data.num_train=-1: give a whole number of at least 1"]),
     "small batch": (["data.max_tokens=3"], ["max_tokens=3"]),
@@ -270,6 +279,7 @@ SETTINGS = {
     "unknown language": (["data.src_lang=xx"], ["data.src_lang=xx", "en and vi"]),
     "unknown key": (["model.hiden_size=3"], ["'model.hiden_size'", "did you mean 'model.hidden_size'"]),
     "unknown group": (["atention=none"], ["'atention'", "did you mean 'attention'"]),
+    "unknown experiment": (["experiment=none"], ["no such choice 'experiment/none'"]),
     "unknown choice": (["model=grue"], ["no such choice 'model/grue'; model is one of: gru,"]),
     "no choice": (["attention=null"], ["a choice is the name of a file", "attention=null"]),
     "no key": (["nonsense"], ["nonsense", "missing EQUAL"]),
@@ -290,7 +300,7 @@ def test_train_refuses_settings_that_cannot_be(case, command, tmp_path, cache):
     usual = [*SMALL, *SMALL_CORPUS, f"data.cache_dir={cache}", f"hydra.run.dir={tmp_path / 'run'}"]
     ended = command("train", *(each for each in usual if each.partition("=")[0] not in given), *overrides)
     refused(ended, *fragments)
-    assert not (tmp_path / "run" / "config.yaml").exists()
+    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 def test_a_usage_error_of_hydra_has_status_2(command):
@@ -325,6 +335,11 @@ def weights(state, **others) -> Callable[[Path], None]:
     return lambda run: save_weights(run, state, **others)
 
 
+def spoiled(run: Path) -> None:
+    state = torch.load(run / CHECKPOINT, weights_only=True)["state_dict"]
+    save_weights(run, {name.removeprefix("translator."): value * torch.nan for name, value in state.items()})
+
+
 CHECKPOINT, MODEL = "checkpoints/best.ckpt", "tokenizer/joint.model"
 RUNS = {
     "no configuration": (lambda run: (run / "config.yaml").unlink(), ["has no config.yaml"]),
@@ -341,8 +356,13 @@ RUNS = {
     "empty tokenizer": (cut(MODEL, 0), ["joint.model is broken or no SentencePiece model"]),
     "cut tokenizer": (cut(MODEL, 1000), ["joint.model is broken or no SentencePiece model"]),
     "empty checkpoint": (cut(CHECKPOINT, 0), ["best.ckpt is broken or no checkpoint"]),
+    "cut checkpoint": (cut(CHECKPOINT, 1000), ["best.ckpt is broken or no checkpoint"]),
     "half a checkpoint": (cut(CHECKPOINT, 5000), ["best.ckpt is broken or no checkpoint"]),
-    "checkpoint of nothing": (weights({}), ["best.ckpt does not fit the model"]),
+    "checkpoint of nothing": (weights({}), ["best.ckpt does not fit the model in config.yaml"]),
+    "checkpoint of a tensor": (lambda run: torch.save(torch.zeros(3), run / CHECKPOINT), ["best.ckpt is broken"]),
+    "diverged": (spoiled, ["best.ckpt holds weights that are no numbers"]),
+    "model of nothing": (config("model: null\ndata: {}"), ["config.yaml is broken"]),
+    "model without a class": (config("model: {}\ndata: {}"), ["config.yaml is broken"]),
     "checkpoint of a number": (weights(3), ["best.ckpt is broken or no checkpoint"]),
 }  # fmt: skip
 
@@ -385,6 +405,7 @@ HOSTILE_CONFIGS = {
     "nested": f"model: {{{OURS}, cell: {{a: [[{EVIL}]]}}}}",
     "interpolated": f"evil: {EVIL}\nmodel: {{{OURS}, cell: '${{evil}}'}}",
     "made later": f"model: {{{OURS}, cell: '${{oc.create:{{_target_: os.system}}}}'}}",
+    "through our module": f"model: {node('nmt.models.gru.torch.os.system')}",
     "named elsewhere": "name: os.system\nmodel: " + node("'${name}'"),
     "python tag": "model: !!python/object/apply:os.system ['touch MARKER']",
 }
@@ -401,16 +422,26 @@ def test_a_hostile_configuration_runs_nothing(case, command, trained, tmp_path):
 @pytest.mark.parametrize("kind", ["bare", "beside the weights"])
 def test_a_hostile_checkpoint_runs_nothing(kind, command, trained, tmp_path):
     run, marker = copied(trained, tmp_path), tmp_path / "marker"
+    pickle.loads(pickle.dumps(Payload(marker)))
+    marker.unlink()  # so the payload works
     if kind == "bare":
-        (run / CHECKPOINT).write_bytes(pickle.dumps(Payload(marker)))
+        (run / CHECKPOINT).write_bytes(pickle.dumps(Payload(marker), protocol=2))
     else:
         save_weights(run, {}, hyperparameters=Payload(marker))
-    ended = command("translate", f"run={run}", stdin=b"a\n")
-    assert ended.status == 1
-    assert "best.ckpt is broken or no checkpoint" in ended.err
+    refused(command("translate", f"run={run}", stdin=b"a\n"), "best.ckpt is broken", "more than weights")
     assert not marker.exists()
-    (run / CHECKPOINT).open("rb").close()
-    assert marker.exists()  # it would have
+
+
+@pytest.mark.parametrize("loader", ["torch.load", "torch.serialization.load", "torch.os.system"])
+def test_a_run_builds_nothing_that_our_modules_only_import(loader, command, trained, tmp_path):
+    """`nmt.models.gru.torch.load` begins as what is allowed, and would unpickle a file of the run."""
+    run, marker = copied(trained, tmp_path), tmp_path / "marker"
+    (run / "payload").write_bytes(pickle.dumps(Payload(marker), protocol=2))
+    hidden = f"{{_target_: nmt.models.gru.{loader}, f: {run / 'payload'}, weights_only: false}}"
+    config(f"model: {{_target_: nmt.models.gru.GRUTranslator, cell: {hidden}}}\ndata: {{}}\n")(run)
+    ended = command("translate", f"run={run}", stdin=b"a\n")
+    assert not marker.exists()
+    refused(ended, f"a run may not build nmt.models.gru.{loader}")
 
 
 # Lines to translate.
@@ -441,18 +472,14 @@ def test_translate_never_loses_or_adds_a_line(way, command, trained, tmp_path):
         ended = command(
             "translate", f"run={trained}", f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'out'}"
         )
-        out = (
-            (tmp_path / "out").read_text("utf-8", newline="")
-            if False
-            else (tmp_path / "out").read_bytes().decode()
-        )
+        out = (tmp_path / "out").read_bytes().decode()
     else:
         ended = command("translate", f"run={trained}", "block_size=3", stdin=text)
         out = ended.out
     assert ended.status == 0, ended.err
     lines = out.split("\n")
     assert len(lines) == len(LINES) + 1
-    assert [bool(line) for line in lines] == [bool(line.strip()) for line in LINES] + [False]
+    assert not any(out for line, out in zip(LINES, lines, strict=False) if not line.decode().strip())
     assert all(len(line.splitlines()) <= 1 for line in lines)
 
 
@@ -514,6 +541,16 @@ def test_folders_that_are_locked_are_named(command, trained, tmp_path):
         refused(command("evaluate", f"run={run}", "num_bootstrap=0"), str(run), "Permission denied")
     finally:
         run.chmod(0o700)
+
+
+def test_what_is_no_plain_file_is_written_to_and_stays(command, trained, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    ended = command("translate", f"run={trained}", f"output={tmp_path / 'pipe'}", stdin=b"the cat sleeps .\n")
+    assert ended.status == 0, ended.err
+    assert os.read(reader, 10_000).count(b"\n") == 1
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 # Held-out text that was trained on.

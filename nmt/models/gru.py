@@ -41,6 +41,8 @@ class RecurrentEncoder(nn.Module):
         cell: Callable[..., Any],
     ) -> None:
         super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"model.encoder.num_layers must be at least 1, got {num_layers}")
         sizes = [input_size] + [2 * hidden_size] * (num_layers - 1)
         self.forwards = nn.ModuleList(cell(input_size=size, hidden_size=hidden_size) for size in sizes)
         self.backwards = nn.ModuleList(cell(input_size=size, hidden_size=hidden_size) for size in sizes)
@@ -127,6 +129,8 @@ class GRUTranslator(Translator):
                 "model.tie_source=true needs one joint vocabulary: "
                 "set model.tie_source=false or data.tokenizer.joint=true"
             )
+        if num_layers < 1:
+            raise ValueError(f"model.num_layers must be at least 1, got {num_layers}")
         self.pad_id, self.bos_id, self.eos_id = pad_id, bos_id, eos_id
         self.num_layers, self.hidden_size = num_layers, hidden_size
         self.tgt_embedding = nn.Embedding(tgt_vocab_size, embedding_size, padding_idx=pad_id)
