@@ -49,15 +49,16 @@ class TranslationModule(L.LightningModule):
         self.progress: dict[str, str] = {}  # what the progress bar shows
         self._window_tokens: list[Tensor] = []  # since the last optimizer step
         self._since_log: list[LossSum] = []
-        self._grad_norm: Tensor | None = None
-        self._last_logged_step = 0
+        self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
+        self.logged_loss = (0, float("nan"))  # (step, loss) last logged
         self._clock = time.perf_counter()
+        self._seconds_before = 0.0  # on the clock when the checkpoint that is resumed was saved
         self._val_sums: list[LossSum] = []
         self.train_seconds = 0.0
         self.train_tokens = 0
 
     def forward(self, batch: Batch, *, need_weights: bool = False) -> tuple[LossSum, Tensor | None]:
-        """The batch's loss, and the cross-attention weights [B, T, S] where asked for."""
+        """The batch's cross-entropy, and the cross-attention weights [B, T, S] where asked for."""
         model = self.translator
         memory = model.encode(batch.src, padding_mask(batch.src, model.pad_id))
         logits, weights = model(memory, batch.tgt_in, need_weights=need_weights)
@@ -65,18 +66,26 @@ class TranslationModule(L.LightningModule):
         loss = cross_entropy(logits, batch.tgt_out, pad_id=model.pad_id, label_smoothing=smoothing)
         return loss, weights
 
-    # training
-
-    def on_train_epoch_start(self) -> None:
-        self._restart_clock()
-
-    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+    def loss_of(self, batch: Batch) -> LossSum:
+        """What training minimises for a batch, the guidance of attention included."""
         guided = self.guided_alignment > 0
         loss, weights = self(batch, need_weights=guided)
         if guided:
             assert batch.guide is not None, "a guided module needs a guided data module"
             extra = self.guided_alignment * losses.guided_alignment(weights, batch.guide)
             loss = loss._replace(smoothed=loss.smoothed + extra)
+        return loss
+
+    # training
+
+    def on_train_start(self) -> None:
+        self._clock = time.perf_counter() - self._seconds_before
+
+    def on_train_epoch_start(self) -> None:
+        self._restart_clock()
+
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+        loss = self.loss_of(batch)
         self._window_tokens.append(loss.num_tokens)
         self._since_log.append(LossSum(loss.smoothed.detach(), loss.nll, loss.num_tokens))
         # Lightning divides by the number of accumulated batches; a sum must not be.
@@ -99,13 +108,12 @@ class TranslationModule(L.LightningModule):
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         limit = float("inf") if gradient_clip_val is None else gradient_clip_val
-        self._grad_norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit)
+        self.grad_norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit)
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
         step = self.trainer.global_step
-        if step == self._last_logged_step or step % self.trainer.log_every_n_steps:  # type: ignore[attr-defined]
+        if step == self.logged_loss[0] or step % self.trainer.log_every_n_steps:  # type: ignore[attr-defined]
             return
-        self._last_logged_step = step
         loss = sum(float(part.nll) for part in self._since_log)
         num_tokens = sum(int(part.num_tokens) for part in self._since_log)
         tokens_per_second = num_tokens / self._restart_clock(num_tokens)
@@ -113,8 +121,9 @@ class TranslationModule(L.LightningModule):
             "train/loss": loss / num_tokens,
             "train/tokens_per_second": tokens_per_second,
             "train/lr": self.trainer.optimizers[0].param_groups[0]["lr"],
-            "train/grad_norm": float(self._grad_norm) if self._grad_norm is not None else float("nan"),
+            "train/grad_norm": float(self.grad_norm),
         }
+        self.logged_loss = (step, metrics["train/loss"])
         for logger in self.loggers:
             logger.log_metrics(metrics, step=step)
         self.progress["loss"] = f"{metrics['train/loss']:.3f}"
@@ -152,8 +161,31 @@ class TranslationModule(L.LightningModule):
             [torch.stack((part.nll.double(), part.num_tokens.double())) for part in self._val_sums]
         )
         nll, num_tokens = self.trainer.strategy.reduce(sums.sum(dim=0), reduce_op="sum")
+        # Lightning would count a step less: validation would share its step with the batches before it.
+        self.log("step", float(self.trainer.global_step), rank_zero_only=False)
         self.log("val/loss", nll / num_tokens, rank_zero_only=False)
         self.log("val/perplexity", torch.exp(nll / num_tokens), rank_zero_only=False)
+
+    # a run that goes on
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds what was counted since the last logged step, so that a resumed run logs the same numbers."""
+        checkpoint["training"] = {
+            "since_log": [torch.stack([part.detach().cpu().double() for part in s]) for s in self._since_log],
+            "logged_loss": self.logged_loss,
+            "seconds_on_clock": time.perf_counter() - self._clock,
+            "train_seconds": self.train_seconds,
+            "train_tokens": self.train_tokens,
+            "progress": dict(self.progress),
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        state = checkpoint["training"]
+        self._since_log = [LossSum(*part) for part in state["since_log"]]
+        self.logged_loss = tuple(state["logged_loss"])
+        self._seconds_before = state["seconds_on_clock"]
+        self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
+        self.progress.update(state["progress"])
 
     # the update rule
 

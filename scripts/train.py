@@ -1,6 +1,7 @@
-"""Train a translator, keep its best checkpoint, and score its test set with it."""
+"""Train a translator or go on with a run, keep its best checkpoint, and score its test set with it."""
 
 import logging
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -11,25 +12,33 @@ import lightning as L
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from nmt.callbacks import AtomicCheckpointIO, ProgressBar
+from nmt import resume
+from nmt.callbacks import AtomicCheckpointIO, Interrupted, ProgressBar, summarize
 from nmt.commands import command
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
 from nmt.module import TranslationModule
 from nmt.run import Run, build_translator, instantiate, read_splits, report, write_atomically, write_scores
 
 log = logging.getLogger("train")
 
 
-def train(cfg: DictConfig) -> dict[str, Any]:
-    """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test)."""
+def train(cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0) -> dict[str, Any]:
+    """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
+
+    With a `checkpoint`, which was saved after `step`, its run goes on.
+    """
     started = time.perf_counter()
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     L.seed_everything(cfg.seed, workers=True, verbose=False)
     splits = read_splits(cfg.data)
-    tokenizer = make_tokenizer(cfg.data.tokenizer, splits)
-    tokenizer.save(run_dir / "tokenizer")
+    if checkpoint is None:
+        tokenizer = make_tokenizer(cfg.data.tokenizer, splits)
+        tokenizer.save(run_dir / "tokenizer")
+    else:
+        tokenizer = Tokenizer.load(run_dir / "tokenizer")
     datamodule = TranslationDataModule(
         splits,
         tokenizer,
@@ -50,11 +59,14 @@ def train(cfg: DictConfig) -> dict[str, Any]:
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
     )
-    resolved = OmegaConf.to_container(cfg, resolve=True)
+    resolved: Any = OmegaConf.to_container(cfg, resolve=True)
+    resolved.pop("resume", None)
+    resolved.setdefault("choices", _choices())
     write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
     trainer: L.Trainer = hydra.utils.instantiate(
         cfg.trainer,
-        logger=hydra.utils.instantiate(cfg.logger),
+        # What was logged after the checkpoint will be logged again.
+        logger=hydra.utils.instantiate(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
         callbacks=[
             callback
             for callback in hydra.utils.instantiate(cfg.callbacks).values()
@@ -64,27 +76,64 @@ def train(cfg: DictConfig) -> dict[str, Any]:
         default_root_dir=str(run_dir),
     )
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
-    begun = time.perf_counter()
-    trainer.fit(module, datamodule=datamodule)
-    seconds = time.perf_counter() - begun
-    log.info("trained %d steps in %.0f s", trainer.global_step, seconds)
+    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if not trainer.is_global_zero:
         return {}
-    split = "test" if "test" in splits else "val"
-    run = Run.load(run_dir, device=str(module.device))
-    scores, translations = run.score(
-        splits[split], scorers=instantiate(cfg.metrics), show_progress=True, **cfg.decoding
-    )
-    scores["training"] = {
-        "seconds": seconds,
+    print(summarize(trainer, module, run_dir))
+    training = {
+        "seconds": module.train_seconds,
         "steps": trainer.global_step,
         "tokens_per_second": module.train_tokens / max(module.train_seconds, 1e-9),
         "num_parameters": num_parameters,
     }
-    write_scores(run_dir, split, scores, translations)
+    split, scores = score(cfg, run_dir, splits, device=str(module.device), training=training)
     log_hyperparameters(trainer, resolved, split, scores)
-    print(f"{split} of {run_dir}\n{report(scores)}")
     return scores
+
+
+def score(
+    cfg: DictConfig, run_dir: Path, splits: dict[str, Any], *, device: str, training: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Write and print the scores of the best checkpoint on the test set, else the validation set: (split, scores)."""
+    split = "test" if "test" in splits else "val"
+    run = Run.load(run_dir, device=device)
+    scores, translations = run.score(
+        splits[split], scorers=instantiate(cfg.metrics), show_progress=True, **cfg.decoding
+    )
+    scores["training"] = training
+    write_scores(run_dir, split, scores, translations)
+    print(f"{split} of {run_dir}\n{report(scores)}")
+    return split, scores
+
+
+def go_on(cfg: DictConfig, overrides: list[str]) -> None:
+    """Continue the run in the directory `cfg.resume`, with what the overrides change of its configuration."""
+    run_dir = Path(cfg.resume).resolve()
+    loaded: Any = OmegaConf.to_container(OmegaConf.load(run_dir / "config.yaml"))
+    stored = resume.moved(loaded, loaded["run_dir"], str(run_dir))
+    cfg.run_dir = str(run_dir)
+    keys = [override.lstrip("+~").split("=")[0] for override in overrides]
+    wanted: Any = OmegaConf.to_container(cfg, resolve=True)
+    config, changes = resume.changed(stored, wanted, [key for key in keys if key != "resume"])
+    resume.check_targets(config, ("optimizer", "scheduler", "trainer", "callbacks", "logger"))
+    file, checkpoint = resume.load_checkpoint(run_dir)
+    for line in changes:
+        log.info(line)
+    if changes and resume.stretches_schedule(stored, config):
+        log.warning("the learning rate follows the schedule of the new end from here on")
+    step = checkpoint["global_step"]
+    resumed = OmegaConf.create(config)
+    reason = resume.finished(checkpoint, config)
+    if reason is None:
+        log.info("going on from %s, step %d", file, step)
+        train(resumed, checkpoint=file, step=step)
+    elif (run_dir / "metrics.json").exists() or (run_dir / "metrics_val.json").exists():
+        print(
+            f"{run_dir} has finished ({reason}); its scores are in metrics.json, its best checkpoint is best.ckpt"
+        )
+    else:
+        print(f"{run_dir} has finished ({reason}); scoring it")
+        score(resumed, run_dir, read_splits(resumed.data), device="auto", training={"steps": step})
 
 
 def make_tokenizer(cfg: DictConfig, splits: dict[str, Any]) -> Tokenizer:
@@ -104,7 +153,7 @@ def make_tokenizer(cfg: DictConfig, splits: dict[str, Any]) -> Tokenizer:
 
 def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: dict[str, Any]) -> None:
     """One row of TensorBoard's HPARAMS: what was chosen, and the final scores."""
-    chosen = {f"choice/{group}": name for group, name in _choices().items()} | {
+    chosen = {f"choice/{group}": name for group, name in resolved["choices"].items()} | {
         key: value
         for key, value in _flat(resolved)
         if key.split(".")[0] in ("model", "wiring", "optimizer", "scheduler", "seed", "label_smoothing")
@@ -118,7 +167,7 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
     }
     for logger in trainer.loggers:
         if hasattr(logger.experiment, "add_image"):
-            logger.log_hyperparams(chosen, final)
+            logger.log_hyperparams(chosen, final, step=trainer.global_step)
         logger.finalize("success")
 
 
@@ -140,6 +189,28 @@ def quieten() -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
     warnings.filterwarnings("ignore", ".*does not have many workers")
+    # It looks for the position in the loader; the data module's sampler has it.
+    warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch")
+
+
+def for_hydra(arguments: list[str]) -> list[str]:
+    """Command-line arguments that let a run go on in its own directory: what Hydra is to be told.
+
+    The keys of a run may be those of another choice than the default (`data.path`), so that each is told to be set
+    whether it is there or not; `go_on` refuses those that the run has not got.
+    """
+    given = [argument for argument in arguments if argument.startswith("resume=")]
+    if not given or given[-1] in ("resume=", "resume=null"):
+        return arguments
+    directory = given[-1].removeprefix("resume=")
+    config = Path(directory.strip("'\"")) / "config.yaml"
+    if not config.is_file():  # before Hydra makes the directory
+        raise UserError(f"{config.parent} is no run to go on with: it has no config.yaml")
+    forced = [
+        f"++{each}" if "." in each.split("=")[0] and each[0].isalpha() and "=" in each else each
+        for each in arguments
+    ]
+    return [*forced, f"hydra.run.dir={directory}"]
 
 
 def _flat(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
@@ -151,8 +222,18 @@ def _flat(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
 @command("train")
 def main(cfg: DictConfig) -> None:
     quieten()
-    train(cfg)
+    try:
+        if cfg.resume is None:
+            train(cfg)
+        else:
+            go_on(cfg, list(HydraConfig.get().overrides.task))
+    except Interrupted as signal:
+        sys.exit(128 + signal.number)
 
 
 if __name__ == "__main__":
+    try:
+        sys.argv[1:] = for_hydra(sys.argv[1:])
+    except UserError as error:
+        sys.exit(f"train.py: error: {error}")
     main()

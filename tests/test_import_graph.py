@@ -17,7 +17,7 @@ DATA = {
     "data.tokenizer",
 }
 # Folders that are one room: their files import each other freely, and count as the folder to everyone else.
-ROOMS = ("attention", "alignment", "plotting", "decoding")
+ROOMS = ("attention", "alignment", "plotting", "decoding", "callbacks")
 # Module of nmt -> the modules of nmt that it may import. `errors` is open to all.
 ALLOWED: dict[str, set[str]] = {
     "": {"run"},  # nmt/__init__.py
@@ -49,8 +49,9 @@ ALLOWED: dict[str, set[str]] = {
     "module": {"models.base", "losses", "masks", "data.batching"},
     "callbacks": {"decoding", "metrics", "alignment", "plotting", "masks", "models.base", *DATA},
     "commands": set(),
+    "resume": set(),
 }
-ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands")}
+ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands", "resume")}
 ALLOWED["comparison"] = set()
 ALLOWED["comparison.runs"] = {"run", "metrics"}
 ALLOWED["comparison.figures"] = {"comparison.runs", "metrics"}

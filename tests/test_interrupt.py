@@ -1,13 +1,14 @@
-"""Ctrl-C during training leaves a last checkpoint that can be used."""
+"""Ctrl-C during training leaves a last checkpoint from which the run goes on."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from tests.test_commands import ROOT, SMALL, call
+from tests.test_commands import ROOT, SMALL, call, refused
 
 
 def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
@@ -28,9 +29,21 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
             status = process.wait(timeout=60)
         finally:
             process.kill()
-    assert status != 0
+    assert status == 128 + signal.SIGINT
     text = (tmp_path / "log").read_text()
-    assert "saved" in text, text
+    found = re.search(r"interrupted at step (\d+): saved", text)
+    assert found, text
+    step = int(found.group(1))
+    stop = [f"trainer.max_steps={step + 3}", "decoding.beam_size=1"]
+    refused(
+        call("train", f"resume={directory}", "model.dropout=0.5", *stop), "model.dropout cannot", "-> 0.5"
+    )
+    result = call("train", f"resume={directory}", *stop)
+    message = result.stdout.decode() + result.stderr.decode()
+    assert result.returncode == 0, message
+    assert f"trainer.max_steps: -1 -> {step + 3}" in message
+    assert f"going on from {directory}/checkpoints/last.ckpt, step {step}" in message
+    assert "BLEU" in message
     result = call("translate", f"run={directory}", "checkpoint=last", stdin=b"the cat sleeps .\n")
     assert result.returncode == 0, result.stderr.decode()
     assert result.stdout.count(b"\n") == 1

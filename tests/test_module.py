@@ -12,6 +12,7 @@ from nmt import schedules
 from nmt.attention import GeneralAttention
 from nmt.callbacks import AtomicCheckpointIO
 from nmt.data.batching import collate
+from nmt.errors import UserError
 from nmt.masks import masked_softmax
 from nmt.models.cells import GRULayer
 from nmt.models.gru import GRUTranslator, RecurrentEncoder
@@ -149,7 +150,7 @@ def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", fail_half_way)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(UserError, match="No space"):
         AtomicCheckpointIO().save_checkpoint({}, target)
     assert target.read_bytes() == good
     assert list(target.parent.iterdir()) == [target]

@@ -154,13 +154,25 @@ class TokenBatchSampler(Sampler[list[int]]):
 
     def padding_share(self) -> float:
         """Padded cells over all cells, of source and target together, in this epoch on all replicas."""
+        num_cells = self._num_cells()[1].sum()
+        return float(1.0 - (self.src_lengths.sum() + self.tgt_lengths.sum()) / num_cells)
+
+    def largest_batch(self) -> list[int]:
+        """The rows of the batch with the most cells, of source and target together, in this epoch on all replicas."""
+        starts, num_cells = self._num_cells()
+        start = starts[num_cells.argmax()]
+        order, spans = self._deal()
+        [[_, end]] = spans[spans[:, 0] == start]
+        return order[start:end].tolist()
+
+    def _num_cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where each batch starts in this epoch's order, ascending, and its cells with padding, both sides."""
         order, spans = self._deal()
         starts = np.sort(spans[:, 0])
         num_sentences = np.diff(np.append(starts, len(order)))
         longest_src = np.maximum.reduceat(self.src_lengths[order], starts)
         longest_tgt = np.maximum.reduceat(self.tgt_lengths[order], starts)
-        num_cells = (num_sentences * (longest_src + longest_tgt)).sum()
-        return float(1.0 - (self.src_lengths.sum() + self.tgt_lengths.sum()) / num_cells)
+        return starts, num_sentences * (longest_src + longest_tgt)
 
     def _deal(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """This epoch's order of rows, and its batches as spans (start, end) of it, for all replicas."""

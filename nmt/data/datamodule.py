@@ -6,6 +6,7 @@ from typing import Any
 
 import lightning as L
 import numpy as np
+import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
@@ -48,6 +49,7 @@ class TranslationDataModule(L.LightningDataModule):
             _warn_of_shared(split, splits[split], splits["train"])
         self.tokenizer = tokenizer
         self.max_tokens, self.num_workers, self.seed = max_tokens, num_workers, seed
+        self._collate = partial(collate, pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id)
         self.val_text = splits["val"]
         self.val = encode(splits["val"], tokenizer)
         encoded = encode(splits["train"], tokenizer, guided=guided)
@@ -55,6 +57,7 @@ class TranslationDataModule(L.LightningDataModule):
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
+        self._start = (0, 0)  # epoch, and how many of its batches are done
         self._lengths = {name: _lengths(rows) for name, rows in (("train", self.train), ("val", self.val))}
 
     def sampler(self, split: str, *, shuffle: bool, epoch: int = 0) -> TokenBatchSampler:
@@ -74,15 +77,32 @@ class TranslationDataModule(L.LightningDataModule):
         sampler.set_epoch(epoch)
         return sampler
 
+    def start_at(self, epoch: int, position: int) -> None:
+        """Let training go on inside `epoch`, after `position` of its batches."""
+        self._start = (epoch, position)
+
     def train_dataloader(self) -> DataLoader[Batch]:
         epoch = self.trainer.current_epoch if self.trainer else 0
         sampler = self.sampler("train", shuffle=True, epoch=epoch)
+        if epoch == self._start[0]:
+            sampler.load_state_dict({"epoch": epoch, "position": self._start[1]})
+        # An epoch before that is asked for only to count its batches; one that has begun was logged then.
+        if (epoch, 0) >= self._start:
+            self._log_padding(epoch, sampler)
+        return self._loader(self.train, sampler)
+
+    def largest_batch(self, epoch: int) -> Batch:
+        """The training batch of an epoch with the most padded tokens."""
+        sampler = self.sampler("train", shuffle=True, epoch=epoch)
+        return self._collate([self.train[row] for row in sampler.largest_batch()])
+
+    def _log_padding(self, epoch: int, sampler: TokenBatchSampler) -> None:
         share = sampler.padding_share()
         log.info("epoch %d: %d batches, %.1f %% padding", epoch, len(sampler), 100 * share)
         if self.trainer:
             for logger in self.trainer.loggers:
-                logger.log_metrics({"train/padding": share}, step=self.trainer.global_step)
-        return self._loader(self.train, sampler)
+                # Of the steps to come, so that a run that goes on before them logs it in place of this one.
+                logger.log_metrics({"train/padding": share}, step=self.trainer.global_step + 1)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader(self.val, self.sampler("val", shuffle=False))
@@ -91,9 +111,11 @@ class TranslationDataModule(L.LightningDataModule):
         return DataLoader(
             rows,
             batch_sampler=sampler,
-            collate_fn=partial(collate, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id),
+            collate_fn=self._collate,
             num_workers=self.num_workers,
             persistent_workers=False,
+            # Workers are seeded by the epoch, and no loader draws from the generator that dropout draws from.
+            generator=torch.Generator().manual_seed(_mixed(self.seed, sampler.epoch)),
         )
 
 
@@ -106,6 +128,10 @@ def _warn_of_shared(split: str, held_out: Dataset, train: Dataset) -> None:
             f"{len(held_out):,}",
             split,
         )
+
+
+def _mixed(seed: int, epoch: int) -> int:
+    return int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
 
 
 def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> Dataset:

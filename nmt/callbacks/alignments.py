@@ -1,70 +1,18 @@
-"""When to translate, score, draw and save during training."""
+"""Pictures and statistics of the cross-attention at each validation."""
 
-import logging
-import os
-import signal
-import threading
-import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
-from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
+from lightning.pytorch.callbacks import Callback
 
-from nmt import alignment, metrics, plotting
+from nmt import alignment, plotting
+from nmt.callbacks.ranks import from_all_ranks, tensorboard_writers
 from nmt.data.batching import Batch, collate
 from nmt.data.datamodule import TranslationDataModule
-from nmt.decoding import greedy_search
 from nmt.errors import UserError
 from nmt.masks import padding_mask
-
-log = logging.getLogger(__name__)
-
-
-class ScoreValidation(Callback):
-    """BLEU and chrF of greedy translations, detokenised, against the untouched references.
-
-    Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference.
-    """
-
-    def __init__(self, *, num_samples: int) -> None:
-        self.num_samples = num_samples
-
-    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
-        loader: Any = trainer.val_dataloaders
-        num_batches = trainer.num_val_batches[0]
-        translations: dict[int, str] = {}
-        for number, batch in enumerate(loader):
-            if number == num_batches:
-                break
-            hypotheses = greedy_search(pl_module.translator, batch.src.to(pl_module.device))
-            texts = data.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
-            translations.update(zip(batch.indices.tolist(), texts, strict=True))
-        translations = _from_all_ranks(trainer, translations)
-        rows = sorted(translations)
-        references = [data.val_text[row]["tgt"] for row in rows]
-        scores = metrics.score(
-            [translations[row] for row in rows], references, names=("bleu", "chrf"), num_bootstrap=0
-        )
-        for name, result in scores.items():
-            pl_module.log(f"val/{name}", result["score"], rank_zero_only=False)
-        pl_module.progress["val/bleu"] = f"{scores['bleu']['score']:.1f}"
-        if trainer.is_global_zero:
-            self._write_samples(trainer, data, rows, translations)
-
-    def _write_samples(
-        self, trainer: L.Trainer, data: TranslationDataModule, rows: list[int], translations: dict[int, str]
-    ) -> None:
-        table = ["| | source | reference | translation |", "|---|---|---|---|"]
-        for row in rows[: self.num_samples]:
-            cells = (data.val_text[row]["src"], data.val_text[row]["tgt"], translations[row])
-            table.append(f"| {row} | " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        for writer in _writers(trainer):
-            writer.add_text("val/translations", "\n".join(table), trainer.global_step)
 
 
 class DrawAlignments(Callback):
@@ -145,7 +93,7 @@ class DrawAlignments(Callback):
             self._weights[row] = each[:rows, :columns].clone()
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        collected = _from_all_ranks(trainer, self._weights)
+        collected = from_all_ranks(trainer, self._weights)
         self._weights = {}
         if not collected:
             return
@@ -195,7 +143,7 @@ class DrawAlignments(Callback):
         prefix = "val" if kind == "alignment" else f"val_{kind}"
         plotting.to_png(figure, self.directory / f"{prefix}_{row:04d}_step_{step:06d}.png")
         image = plotting.to_array(figure)
-        for writer in _writers(trainer):
+        for writer in tensorboard_writers(trainer):
             writer.add_image(f"val/{kind}/{row}", image, step, dataformats="HWC")
 
     def _between_labels(self, data: TranslationDataModule, row: int, weights: torch.Tensor) -> torch.Tensor:
@@ -251,102 +199,3 @@ def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -
     """The first rows whose reference has 6 to 16 words (any row where too few have): the same each time."""
     lengths = {row: len(data.val_text[row]["tgt"].split()) for row in rows[: 50 * number]}
     return sorted(sorted(lengths, key=lambda row: (not 6 <= lengths[row] <= 16, row))[:number])
-
-
-class SaveOnInterrupt(Callback):
-    """Ctrl-C ends the run after the batch at hand and saves `last.ckpt`; a second one ends it at once.
-
-    The signal only leaves a note, which is read between batches: an interrupt in the middle of a step could be
-    lost inside a library, and would save weights from the middle of an update.
-    """
-
-    def __init__(self) -> None:
-        self._interrupted = False
-        self._previous: Any = None
-
-    def setup(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._note)
-
-    def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
-            self._previous = None
-
-    def _note(self, signal_number: int, frame: Any) -> None:
-        if self._interrupted:
-            raise KeyboardInterrupt
-        self._interrupted = True
-
-    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
-        self._stop_if_interrupted()
-
-    def on_validation_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
-        self._stop_if_interrupted()
-
-    def _stop_if_interrupted(self) -> None:
-        if self._interrupted:
-            raise KeyboardInterrupt
-
-    def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
-        if not isinstance(exception, KeyboardInterrupt):
-            return
-        for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, ModelCheckpoint) and callback.dirpath:
-                trainer.save_checkpoint(os.path.join(callback.dirpath, "last.ckpt"))
-                log.warning("interrupted at step %d: saved last.ckpt", trainer.global_step)
-                return
-
-
-class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint beside its place, flushes it, then renames: never half a file under its name."""
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-class ProgressBar(TQDMProgressBar):
-    """The epoch's bar with loss, tokens/s, the last validation scores and the time left of the whole run."""
-
-    def __init__(self, refresh_rate: int = 10) -> None:
-        super().__init__(refresh_rate=refresh_rate)
-        self._started = 0.0
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        super().on_train_start(trainer, pl_module)
-        self._started = time.perf_counter()
-        self._first_step = trainer.global_step
-
-    def get_metrics(self, trainer: L.Trainer, pl_module: Any) -> dict[str, Any]:
-        shown = dict(pl_module.progress)
-        done = trainer.global_step - self._first_step
-        if self._started and done and trainer.estimated_stepping_batches != float("inf"):
-            rate = (time.perf_counter() - self._started) / done
-            left = max(0.0, rate * (trainer.estimated_stepping_batches - trainer.global_step))
-            shown["left"] = str(timedelta(seconds=round(left)))
-        return shown
-
-
-def _from_all_ranks(trainer: L.Trainer, part: dict[int, Any]) -> dict[int, Any]:
-    """The union of every rank's dictionary by example, in order, on every rank."""
-    if trainer.world_size > 1:
-        parts: list[Any] = [None] * trainer.world_size
-        torch.distributed.all_gather_object(parts, part)
-        part = {row: value for each in parts for row, value in each.items()}
-    return dict(sorted(part.items()))
-
-
-def _writers(trainer: L.Trainer) -> list[Any]:
-    """The TensorBoard writers among the loggers."""
-    loggers: list[Any] = list(trainer.loggers)
-    return [logger.experiment for logger in loggers if hasattr(logger.experiment, "add_image")]

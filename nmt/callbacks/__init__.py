@@ -1,0 +1,27 @@
+"""When to translate, score, draw, watch and save during training."""
+
+from nmt.callbacks.alignments import DrawAlignments, alignment_error, fixed_sentences, word_weights
+from nmt.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
+from nmt.callbacks.interrupts import Interrupted, SaveOnInterrupt
+from nmt.callbacks.losses import StopOnNonfinite, WarnOfSpikes
+from nmt.callbacks.memory import TryLargestBatch
+from nmt.callbacks.progress import ProgressBar
+from nmt.callbacks.scores import ScoreValidation
+from nmt.callbacks.summary import summarize
+
+__all__ = [
+    "AtomicCheckpointIO",
+    "Checkpoints",
+    "DrawAlignments",
+    "Interrupted",
+    "ProgressBar",
+    "SaveOnInterrupt",
+    "ScoreValidation",
+    "StopOnNonfinite",
+    "TryLargestBatch",
+    "WarnOfSpikes",
+    "alignment_error",
+    "fixed_sentences",
+    "summarize",
+    "word_weights",
+]

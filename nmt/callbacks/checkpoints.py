@@ -1,0 +1,201 @@
+"""Checkpoints from which a run goes on as if it had never stopped."""
+
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+from lightning.pytorch.callbacks import Checkpoint, EarlyStopping
+
+from nmt.callbacks.randomness import random_state, set_random_state
+from nmt.callbacks.ranks import tensorboard_writers
+from nmt.data.datamodule import TranslationDataModule
+from nmt.errors import UserError
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoints(Checkpoint):
+    """Keeps `last.ckpt`, the one before it as `previous.ckpt`, and `best.ckpt` in `directory`.
+
+    Each holds the whole run, in plain values that load as weights only. They are taken between a batch and the
+    next one, when validation, schedules and the end of an epoch are behind and no gradients are accumulated: that is
+    after each validation, every `every_n_steps` optimizer steps, every `every_n_minutes`, and when training ends
+    (None: never). `best.ckpt` is that of the best `monitor` ("max" or "min" of it, by `mode`).
+    """
+
+    def __init__(
+        self,
+        *,
+        directory: str,
+        monitor: str,
+        mode: str,
+        every_n_steps: int | None,
+        every_n_minutes: float | None,
+    ) -> None:
+        if mode not in ("min", "max"):
+            raise UserError(f"callbacks.checkpoint.mode={mode}: give min or max")
+        self.directory, self.monitor, self.mode = Path(directory), monitor, mode
+        self.every_n_steps, self.every_n_minutes = every_n_steps, every_n_minutes
+        self.best_score: float | None = None
+        self.best_step = 0
+        self.last_score: float | None = None
+        self._due: set[str] = set()  # the files that the next pause between batches will write
+        self._saved_step = 0
+        self._saved_time = 0.0
+        self._validation_due = False
+        self._random: list[dict[str, Any]] | None = None  # each rank's, of the checkpoint that is resumed
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("best_score", "best_step", "last_score")}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        vars(self).update(state_dict)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if self._random is not None:
+            # A run that goes on with more ranks than it had draws anew on those that are new.
+            mine = self._random[min(trainer.global_rank, len(self._random) - 1)]
+            set_random_state(mine, pl_module.device)
+            self._random = None
+        self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        score = trainer.callback_metrics.get(self.monitor)
+        if score is None:
+            raise UserError(f"callbacks.checkpoint.monitor={self.monitor}: validation gives no such score")
+        self._due.add("last")
+        self.last_score = float(score)
+        sign = 1 if self.mode == "max" else -1
+        if self.best_score is None or sign * self.last_score > sign * self.best_score:
+            self.best_score, self.best_step = self.last_score, trainer.global_step
+            self._due.add("best")
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx % trainer.accumulate_grad_batches:
+            return
+        if trainer.global_step > self._saved_step and self._is_time(trainer):
+            self._due.add("last")
+        if self._due:
+            self.save(trainer, validation_due=False)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        # Lightning leaves out the schedulers that step by epoch at the end of an epoch that was resumed.
+        trainer.fit_loop._restarting = False
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if self._due or trainer.global_step > self._saved_step:
+            self.save(trainer, validation_due=False)
+
+    def save(self, trainer: L.Trainer, *, validation_due: bool) -> None:
+        """Write `last.ckpt`, and `best.ckpt` where the last validation was the best; from between batches only.
+
+        With `validation_due`, the run that goes on from here validates first.
+        """
+        self._validation_due = validation_due
+        for writer in tensorboard_writers(trainer):  # what is logged up to here will not be logged again
+            writer.flush()
+        for name in sorted(self._due | {"last"}):  # best first: last says that it is there
+            trainer.save_checkpoint(self.directory / f"{name}.ckpt")
+        self._due.clear()
+        self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        settle(
+            checkpoint["loops"]["fit_loop"],
+            num_batches=int(trainer.num_training_batches),
+            validation_due=self._validation_due,
+        )
+        states: list[Any] = [random_state(pl_module.device)]
+        if trainer.world_size > 1:
+            states *= trainer.world_size
+            torch.distributed.all_gather_object(states, random_state(pl_module.device))
+        checkpoint["random"] = states
+
+    def on_load_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        self._random = checkpoint["random"]
+        loop = checkpoint["loops"]["fit_loop"]
+        epochs, batches = loop["epoch_progress"], loop["epoch_loop.batch_progress"]
+        data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
+        data.start_at(epochs["current"]["completed"], batches["current"]["completed"])
+        for callback in trainer.early_stopping_callbacks:  # patience is a setting, not a state
+            if isinstance(callback, EarlyStopping) and callback.state_key in checkpoint["callbacks"]:
+                checkpoint["callbacks"][callback.state_key]["patience"] = callback.patience
+
+    def _is_time(self, trainer: L.Trainer) -> bool:
+        if self.every_n_steps and trainer.global_step % self.every_n_steps == 0:
+            return True
+        if self.every_n_minutes is None:
+            return False
+        late = time.monotonic() - self._saved_time >= 60 * self.every_n_minutes
+        return trainer.strategy.reduce_boolean_decision(late, all=False)
+
+
+def settle(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> None:
+    """Bring the counters of Lightning's fit loop, in place, to a pause between two batches of an open epoch.
+
+    Lightning counts how far each batch and epoch has come, and understands only some of the ways in which a file
+    can find them. Here there are two: b of `num_batches` batches are complete, and validation is behind or, with
+    `validation_due`, not begun. An epoch that has just closed is the next one with b = 0, unless it was closed
+    early, by a limit on steps or time: then it is open again.
+    """
+    batches, epochs = loop["epoch_loop.batch_progress"], loop["epoch_progress"]
+    for count in (batches["total"], batches["current"]):
+        count["ready"] = count["started"] = count["processed"] = count["completed"]
+    closed = epochs["current"]["processed"] == epochs["current"]["started"]
+    cut = closed and 0 < batches["current"]["completed"] < num_batches
+    if closed and not cut:
+        batches["current"] = dict.fromkeys(batches["current"], 0)
+    for count in (epochs["total"], epochs["current"]):
+        done = count["processed"] - cut
+        count.update(ready=done + 1, started=done + 1, processed=done, completed=done)
+    batches["is_last_batch"] = batches["current"]["completed"] == num_batches
+    # A validation that is counted as one batch begun and none processed is run from its start.
+    begun = int(validation_due)
+    validation = loop["epoch_loop.val_loop.batch_progress"]
+    for count in (validation["total"], validation["current"]):
+        count.update(ready=begun, started=begun, processed=0, completed=0)
+    validation["is_last_batch"] = False
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint beside its place, flushes it, then renames: never half a file under its name.
+
+    The `last.ckpt` that stood there is kept as `previous.ckpt`. Raises UserError where the disk is full; what was
+    there stays.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.tmp")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            if target.name == "last.ckpt" and target.exists():
+                target.replace(target.with_name("previous.ckpt"))
+            temporary.replace(target)
+            _flush_directory(target.parent)
+        except (OSError, RuntimeError) as error:  # torch's writer turns a failed write into a RuntimeError
+            cause = error if isinstance(error, OSError) else error.__context__
+            reason = cause.strerror if isinstance(cause, OSError) else str(error).splitlines()[0]
+            raise UserError(
+                f"{target}: cannot write ({reason}); the checkpoints before it are whole"
+            ) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _flush_directory(directory: Path) -> None:
+    """Make a rename outlast a loss of power."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,76 @@
+"""Signals that end a run."""
+
+import logging
+import signal
+import threading
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+from nmt.callbacks.checkpoints import Checkpoints
+
+log = logging.getLogger(__name__)
+
+
+class Interrupted(BaseException):
+    """A signal ended the run, and its checkpoint is saved. `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class SaveOnInterrupt(Callback):
+    """Ctrl-C or SIGTERM ends the run before the next batch and saves `last.ckpt`; a second one ends it at once.
+
+    The signal only leaves a note, which is read between batches: an interrupt in the middle of a step could be
+    lost inside a library, and would save weights from the middle of an update. Where gradients are accumulated,
+    the optimizer step at hand is finished first. Raises Interrupted.
+    """
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        # Only now: Lightning has set its own handler of SIGTERM, which would leave between any two batches.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._note)
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx % trainer.accumulate_grad_batches == 0:
+            self._end_if_asked(trainer, validation_due=False)
+
+    def on_validation_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
+        if not trainer.fit_loop._should_accumulate():
+            self._end_if_asked(trainer, validation_due=True)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._give_back()
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if self._number is not None:
+            raise Interrupted(self._number)
+
+    def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
+        self._give_back()
+
+    def _note(self, number: int, frame: Any) -> None:
+        if self._number is not None:
+            raise KeyboardInterrupt
+        self._number = number
+
+    def _end_if_asked(self, trainer: L.Trainer, *, validation_due: bool) -> None:
+        if not trainer.strategy.reduce_boolean_decision(self._number is not None, all=False):
+            return
+        if isinstance(trainer.checkpoint_callback, Checkpoints):
+            trainer.checkpoint_callback.save(trainer, validation_due=validation_due)
+            log.warning("interrupted at step %d: saved last.ckpt", trainer.global_step)
+        raise Interrupted(self._number or signal.SIGTERM)
+
+    def _give_back(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()

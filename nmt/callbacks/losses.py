@@ -1,0 +1,97 @@
+"""Losses that are watched: those that are no numbers, and those that jump."""
+
+import json
+import logging
+import math
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from nmt.data.batching import Batch
+from nmt.errors import UserError
+
+log = logging.getLogger(__name__)
+
+
+class StopOnNonfinite(Callback):
+    """Ends the run at the first loss or gradient norm that is NaN or infinite, before anything is saved.
+
+    The numbers of the training rows of the step's batches are left in `directory`/nonfinite_batch.json. Raises
+    UserError.
+    """
+
+    def __init__(self, *, directory: str) -> None:
+        self.file = Path(directory) / "nonfinite_batch.json"
+        self._rows: list[Tensor] = []  # of each batch since the last optimizer step
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        self._rows.append(batch.indices)
+        values = {"loss": outputs["loss"]}
+        stepped = not trainer.fit_loop._should_accumulate()
+        # A gradient scaler looks for gradients that overflow itself, and leaves such steps out.
+        if stepped and getattr(trainer.precision_plugin, "scaler", None) is None:
+            values["gradient norm"] = pl_module.grad_norm
+        if not torch.stack(list(values.values())).isfinite().all():
+            self._stop(trainer, {name: float(value) for name, value in values.items()})
+        if stepped:
+            self._rows.clear()
+
+    def _stop(self, trainer: L.Trainer, values: dict[str, float]) -> None:
+        [name, value] = next(pair for pair in values.items() if not math.isfinite(pair[1]))
+        rows = torch.cat(self._rows).tolist()
+        found = {"step": trainer.global_step, "epoch": trainer.current_epoch, name: str(value), "rows": rows}
+        self.file.write_text(json.dumps(found) + "\n", "utf-8")
+        raise UserError(
+            f"the {name} is {value} at step {trainer.global_step}: lower optimizer.lr or trainer.gradient_clip_val, "
+            f"or look at the training rows named in {self.file}"
+        )
+
+
+class WarnOfSpikes(Callback):
+    """Warns of a logged loss more than `num_deviations` standard deviations above the mean of those before it.
+
+    Mean and deviation are those of the last `window` logged losses, of which there must be at least ten. The
+    number of deviations is logged as `train/loss_spike`.
+    """
+
+    def __init__(self, *, num_deviations: float, window: int) -> None:
+        if window < 10:
+            raise UserError(f"callbacks.spikes.window={window}: give at least 10")
+        self.num_deviations = num_deviations
+        self._losses: deque[float] = deque(maxlen=window)
+        self._step = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"losses": list(self._losses), "step": self._step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._losses.extend(state_dict["losses"])
+        self._step = state_dict["step"]
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        step, loss = pl_module.logged_loss
+        if step == self._step:
+            return
+        self._step = step
+        deviations = num_deviations_above(loss, self._losses)
+        if deviations > self.num_deviations:
+            log.warning("step %d: the loss is %.3f, %.1f deviations above its mean", step, loss, deviations)
+            for logger in trainer.loggers:
+                logger.log_metrics({"train/loss_spike": deviations}, step=step)
+        self._losses.append(loss)
+
+
+def num_deviations_above(value: float, before: deque[float]) -> float:
+    """`(value - mean) / deviation` of the values before it; 0 where there are fewer than ten of them."""
+    if len(before) < 10:
+        return 0.0
+    mean = sum(before) / len(before)
+    variance = sum((each - mean) ** 2 for each in before) / (len(before) - 1)
+    return (value - mean) / max(math.sqrt(variance), 1e-8 * abs(mean), 1e-12)

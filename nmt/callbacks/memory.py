@@ -1,0 +1,47 @@
+"""The batch that needs the most memory, before all others."""
+
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+
+from nmt.callbacks.randomness import random_state, set_random_state
+from nmt.data.batching import Batch
+from nmt.data.datamodule import TranslationDataModule
+from nmt.errors import UserError
+
+
+class TryLargestBatch(Callback):
+    """Runs the epoch's batch with the most padded tokens forward and backward when training starts.
+
+    A batch that cannot fit is found at once, not after an hour. Its gradients are discarded and the random
+    generators set back, so that training is the same with and without. Raises UserError where memory runs out.
+    """
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
+        batch: Batch = trainer.strategy.batch_to_device(data.largest_batch(trainer.current_epoch))
+        state = random_state(pl_module.device)
+        try:
+            with trainer.precision_plugin.train_step_context():
+                loss = pl_module.loss_of(batch)
+            loss.smoothed.backward()
+        except RuntimeError as error:  # out of memory on a GPU is one too
+            if not is_out_of_memory(error):
+                raise
+            raise UserError(
+                f"the largest batch ({len(batch.src)} pairs of {batch.src.size(1)} source and "
+                f"{batch.tgt_out.size(1)} target pieces) does not fit into memory: "
+                f"lower data.max_tokens={data.max_tokens}"
+            ) from error
+        finally:
+            pl_module.zero_grad(set_to_none=True)
+            set_random_state(state, pl_module.device)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch could not allocate, on a GPU or on the CPU, which has no exception of its own."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return "can't allocate memory" in str(error) or "not enough memory" in str(error)

@@ -1,0 +1,33 @@
+"""The state of every random generator, as plain values that a checkpoint can hold."""
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """The states of Python's, NumPy's and torch's generators, and of the device's own."""
+    version, numbers, gauss = random.getstate()
+    numpy_state: Any = np.random.get_state()  # noqa: NPY002
+    name, keys, position, has_gauss, cached = numpy_state
+    state = {
+        "python": (version, list(numbers), gauss),
+        "numpy": (name, keys.tolist(), position, has_gauss, cached),
+        "torch": torch.get_rng_state(),
+    }
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Continue where `random_state` was taken."""
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    name, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), position, has_gauss, cached))  # noqa: NPY002
+    torch.set_rng_state(state["torch"].cpu())
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"].cpu(), device)

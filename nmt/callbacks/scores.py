@@ -1,0 +1,54 @@
+"""Scores and sample translations at each validation."""
+
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+from nmt import metrics
+from nmt.callbacks.ranks import from_all_ranks, tensorboard_writers
+from nmt.data.datamodule import TranslationDataModule
+from nmt.decoding import greedy_search
+
+
+class ScoreValidation(Callback):
+    """BLEU and chrF of greedy translations, detokenised, against the untouched references.
+
+    Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference.
+    """
+
+    def __init__(self, *, num_samples: int) -> None:
+        self.num_samples = num_samples
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
+        loader: Any = trainer.val_dataloaders
+        num_batches = trainer.num_val_batches[0]
+        translations: dict[int, str] = {}
+        for number, batch in enumerate(loader):
+            if number == num_batches:
+                break
+            hypotheses = greedy_search(pl_module.translator, batch.src.to(pl_module.device))
+            texts = data.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+            translations.update(zip(batch.indices.tolist(), texts, strict=True))
+        translations = from_all_ranks(trainer, translations)
+        rows = sorted(translations)
+        references = [data.val_text[row]["tgt"] for row in rows]
+        scores = metrics.score(
+            [translations[row] for row in rows], references, names=("bleu", "chrf"), num_bootstrap=0
+        )
+        for name, result in scores.items():
+            pl_module.log(f"val/{name}", result["score"], rank_zero_only=False)
+        pl_module.progress["val/bleu"] = f"{scores['bleu']['score']:.1f}"
+        if trainer.is_global_zero:
+            self._write_samples(trainer, data, rows, translations)
+
+    def _write_samples(
+        self, trainer: L.Trainer, data: TranslationDataModule, rows: list[int], translations: dict[int, str]
+    ) -> None:
+        table = ["| | source | reference | translation |", "|---|---|---|---|"]
+        for row in rows[: self.num_samples]:
+            cells = (data.val_text[row]["src"], data.val_text[row]["tgt"], translations[row])
+            table.append(f"| {row} | " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        for writer in tensorboard_writers(trainer):
+            writer.add_text("val/translations", "\n".join(table), trainer.global_step)

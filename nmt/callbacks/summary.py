@@ -1,0 +1,41 @@
+"""What a run came to, in a few lines."""
+
+import resource
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+
+from nmt.callbacks.checkpoints import Checkpoints
+
+
+def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
+    """What was trained, how long and how fast, its best and last score, peak memory, and where it all is."""
+    num_parameters = sum(p.numel() for p in pl_module.translator.parameters())
+    seconds, tokens = pl_module.train_seconds, pl_module.train_tokens
+    lines = [
+        f"trained  {type(pl_module.translator).__name__}, {num_parameters:,} parameters: "
+        f"{trainer.current_epoch} epochs, {trainer.global_step:,} steps",
+        f"time     {timedelta(seconds=round(seconds))} over {tokens:,} target pieces, "
+        f"{tokens / max(seconds, 1e-9):,.0f} a second",
+        f"memory   {peak_memory(pl_module.device) / 2**30:.2f} GiB at most",
+    ]
+    kept = trainer.checkpoint_callback
+    if isinstance(kept, Checkpoints) and kept.best_score is not None:
+        lines.append(
+            f"scores   {kept.monitor} {kept.best_score:.2f} at step {kept.best_step:,} (best), "
+            f"{kept.last_score:.2f} (last)"
+        )
+    lines.append(f"run      {run_dir}: checkpoints/best.ckpt, and tensorboard --logdir {run_dir}")
+    return "\n".join(lines)
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most bytes held at once: on a GPU by tensors, else by this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

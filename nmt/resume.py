@@ -1,0 +1,175 @@
+"""What a run directory says about going on with its run, and what may change on the way.
+
+A run directory is data: its checkpoints are loaded as weights only, and its configuration may build only what
+training builds from this package, torch and Lightning.
+"""
+
+import copy
+import difflib
+import logging
+import pickle
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.errors import UserError
+
+log = logging.getLogger(__name__)
+
+# What takes effect from here on without making what was trained something else.
+CHANGEABLE = (
+    "callbacks.*",
+    "data.cache_dir",
+    "data.num_workers",
+    "data.path",
+    "data.reader.cache_dir",
+    "data.reader.path",
+    "decoding.*",
+    "logger.*",
+    "metrics.*",
+    "trainer.enable_progress_bar",
+    "trainer.max_epochs",
+    "trainer.max_steps",
+    "trainer.max_time",
+)
+# One name after the module: a longer path could walk through a module's imports to anything there is.
+TARGETS = re.compile(
+    r"torch\.optim\.\w+|nmt\.schedules\.\w+|nmt\.callbacks\.\w+|lightning\.Trainer"
+    r"|lightning\.pytorch\.(callbacks|loggers)\.\w+"
+)
+CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
+_ABSENT = object()
+
+
+def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
+    """The latest whole checkpoint and what it holds; one that is broken is set aside as NAME.broken, with a warning.
+
+    Raises UserError where there is none.
+    """
+    for name in CHECKPOINTS:
+        file = run_dir / "checkpoints" / name
+        if not file.is_file():
+            continue
+        try:
+            checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+            missing = {"loops", "optimizer_states", "random", "training"} - set(checkpoint)
+        except PermissionError as error:
+            raise UserError(f"{file}: cannot read ({error.strerror})") from error
+        except (pickle.UnpicklingError, OSError, RuntimeError, EOFError, TypeError, ValueError) as error:
+            aside = file.replace(file.with_name(f"{name}.broken"))
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            log.warning("%s is broken (%s): now %s, and the one before it is used", file, reason, aside.name)
+            continue
+        if missing:
+            raise UserError(f"{file} has no {', '.join(sorted(missing))}: it was not saved to go on from")
+        return file, checkpoint
+    raise UserError(f"{run_dir} has no whole checkpoint to go on from: start the run anew")
+
+
+def changed(
+    stored: dict[str, Any], wanted: dict[str, Any], keys: Iterable[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The stored configuration with the values that `wanted` has at `keys`, and a line for each that differs.
+
+    A key that `wanted` has not got is taken out. A value that `data.reader` shares with `data` follows it. Raises
+    UserError naming the first key that may not change.
+    """
+    config = copy.deepcopy(stored)
+    for key in keys:
+        if _get(wanted, key) is _ABSENT and _get(stored, key) is _ABSENT:
+            raise UserError(f"{key} cannot change in a run that goes on")
+        _set(config, key, _get(wanted, key))
+        section, _, name = key.partition(".")
+        if section == "data" and _get(stored, f"data.reader.{name}") is not _ABSENT:
+            _set(config, f"data.reader.{name}", _get(wanted, key))
+    before, after = _leaves(stored), _leaves(config)
+    lines = []
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+        if old == new and type(old) is type(new):
+            continue
+        if not any(fnmatchcase(key, pattern) for pattern in CHANGEABLE):
+            close = difflib.get_close_matches(key, before, n=1) if old is _ABSENT else []
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise UserError(f"{key} cannot change in a run that goes on: {_said(old)} -> {_said(new)}{hint}")
+        if not key.startswith("data.reader."):
+            lines.append(f"{key}: {_said(old)} -> {_said(new)}")
+    return config, lines
+
+
+def moved(config: Any, old: str, new: str) -> Any:
+    """The configuration with every path in the directory `old` in `new`, where the run directory is now."""
+    if isinstance(config, dict):
+        return {key: moved(value, old, new) for key, value in config.items()}
+    if isinstance(config, list):
+        return [moved(value, old, new) for value in config]
+    if isinstance(config, str) and (config == old or config.startswith(f"{old}/")):
+        return new + config[len(old) :]
+    return config
+
+
+def check_targets(config: dict[str, Any], sections: Sequence[str]) -> None:
+    """Raise UserError where one of these sections would build anything but what training builds."""
+    for section in sections:
+        for key, value in _leaves(config.get(section)).items():
+            if key.split(".")[-1] == "_target_" and not TARGETS.fullmatch(str(value)):
+                raise UserError(f"a run that goes on may not build {section}: {value}")
+
+
+def finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | None:
+    """Why the run has ended by the configuration's limits or by early stopping, else None."""
+    trainer, stopping = config["trainer"], config["callbacks"].get("early_stopping")
+    loop = checkpoint["loops"]["fit_loop"]
+    num_epochs = loop["epoch_progress"]["current"]["completed"]
+    validation_due = loop["epoch_loop.val_loop.batch_progress"]["total"]["ready"] > 0
+    if not validation_due:
+        if trainer["max_epochs"] not in (None, -1) and num_epochs >= trainer["max_epochs"]:
+            return f"trainer.max_epochs={trainer['max_epochs']} is reached"
+        if trainer["max_steps"] != -1 and checkpoint["global_step"] >= trainer["max_steps"]:
+            return f"trainer.max_steps={trainer['max_steps']} is reached"
+    for name, state in checkpoint["callbacks"].items():
+        if name.startswith("EarlyStopping") and stopping and state["wait_count"] >= stopping["patience"]:
+            return f"callbacks.early_stopping.patience={stopping['patience']} is spent"
+    return None
+
+
+def stretches_schedule(stored: dict[str, Any], config: dict[str, Any]) -> bool:
+    """Whether a schedule that runs to the end of training now runs to another end."""
+    limits = [{key: each["trainer"][key] for key in ("max_epochs", "max_steps")} for each in (stored, config)]
+    return limits[0] != limits[1] and config["scheduler"].get("total_steps", 0) is None
+
+
+def _get(config: Any, key: str) -> Any:
+    for name in key.split("."):
+        if not isinstance(config, dict) or name not in config:
+            return _ABSENT
+        config = config[name]
+    return config
+
+
+def _set(config: dict[str, Any], key: str, value: Any) -> None:
+    *parents, name = key.split(".")
+    for parent in parents:
+        config = config.setdefault(parent, {})
+        if not isinstance(config, dict):
+            raise UserError(f"{key} cannot change in a run that goes on: {parent} holds no keys")
+    if value is _ABSENT:
+        config.pop(name, None)
+    else:
+        config[name] = copy.deepcopy(value)
+
+
+def _leaves(tree: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(tree, dict):
+        return {prefix[:-1]: tree}
+    return {
+        name: leaf for key, value in tree.items() for name, leaf in _leaves(value, f"{prefix}{key}.").items()
+    }
+
+
+def _said(value: Any) -> str:
+    return "nothing" if value is _ABSENT else "null" if value is None else str(value)

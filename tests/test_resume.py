@@ -1,0 +1,363 @@
+"""A run that was killed anywhere and goes on is, to the last bit, the run that was not."""
+
+import importlib.util
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+import pytest
+import torch
+
+from nmt import resume
+from nmt.callbacks import Interrupted
+from nmt.errors import UserError
+from nmt.module import TranslationModule
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = [
+    "name=small",
+    "data.num_train=200",
+    "data.num_val=6",
+    "data.num_test=6",
+    "data.max_words=8",
+    "data.max_tokens=256",
+    "data.tokenizer.vocab_size=250",
+    "model.hidden_size=16",
+    "model.embedding_size=16",
+    "model.dropout=0.2",  # so that the random generators matter
+    "trainer.accelerator=cpu",
+    "trainer.max_epochs=3",
+    "trainer.log_every_n_steps=2",
+    "trainer.enable_progress_bar=false",
+    "callbacks.alignments.num_sentences=1",
+    "callbacks.checkpoint.every_n_steps=4",
+    "callbacks.checkpoint.monitor=val/loss",  # BLEU is 0 throughout
+    "callbacks.checkpoint.mode=min",
+]
+EVEN = ["scheduler.warmup_steps=5"]  # a cosine
+# Epochs whose windows of accumulation, validations and logged losses all end at different batches
+UNEVEN = [
+    "trainer.accumulate_grad_batches=2",
+    "trainer.val_check_interval=5",
+    "trainer.log_every_n_steps=3",
+    "scheduler=plateau",
+    "scheduler.patience=0",
+]
+
+
+def script() -> Any:
+    spec = importlib.util.spec_from_file_location("train_script", ROOT / "scripts" / "train.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+train_script = script()
+
+
+def compose(overrides: list[str]) -> Any:
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        return hydra.compose("train", overrides=overrides)
+
+
+def in_child(function: Callable[[], None], log: Path) -> int:
+    """Exit status of `function` in a process of its own; minus the signal's number where one killed it."""
+
+    def task() -> None:
+        file = log.open("a", buffering=1)
+        sys.stdout = sys.stderr = file
+        logging.basicConfig(level=logging.INFO, stream=file, force=True)
+        train_script.quieten()
+        train_script.score = lambda *_, **__: ("test", {})  # what is scored is another test's matter
+        try:
+            function()
+        except Interrupted as interrupted:
+            sys.exit(128 + interrupted.number)
+
+    process = multiprocessing.get_context("fork").Process(target=task)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def train(run_dir: Path, overrides: list[str], sabotage: Callable[[], None] = lambda: None) -> int:
+    def function() -> None:
+        sabotage()
+        train_script.train(
+            compose([*overrides, f"run_dir={run_dir}", f"data.cache_dir={run_dir.parent / 'cache'}"])
+        )
+
+    run_dir.parent.mkdir(exist_ok=True, parents=True)
+    return in_child(function, run_dir.parent / f"{run_dir.name}.log")
+
+
+def go_on(run_dir: Path, *overrides: str) -> int:
+    def function() -> None:
+        cfg = compose([f"resume={run_dir}", "name=other", *overrides])
+        train_script.go_on(cfg, [f"resume={run_dir}", *overrides])
+
+    return in_child(function, run_dir.parent / f"{run_dir.name}.log")
+
+
+def log_of(run_dir: Path) -> str:
+    return (run_dir.parent / f"{run_dir.name}.log").read_text()
+
+
+def scalars(run_dir: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard shows, but for what a clock decides."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run_dir), size_guidance={"scalars": 0}).Reload()
+    return {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+        if tag != "train/tokens_per_second"
+    }
+
+
+def assert_same_run(found: Path, expected: Path) -> None:
+    assert scalars(found) == scalars(expected)
+    states = [
+        torch.load(run / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)
+        for run in (found, expected)
+    ]
+    for key in ("state_dict", "optimizer_states", "lr_schedulers", "random", "global_step", "epoch"):
+        assert_identical(states[0][key], states[1][key], key)
+    for name, state in states[1]["callbacks"].items():
+        assert_identical(states[0]["callbacks"][name], state, name)
+
+
+def assert_identical(found: Any, expected: Any, where: str) -> None:
+    assert type(found) is type(expected), where
+    if isinstance(expected, torch.Tensor):
+        assert torch.equal(found, expected), where
+    elif isinstance(expected, dict):
+        assert found.keys() == expected.keys(), where
+        for key, value in expected.items():
+            assert_identical(found[key], value, f"{where}.{key}")
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected), where
+        for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+            assert_identical(one, other, f"{where}.{number}")
+    else:
+        assert found == expected, where
+
+
+# Where a run ends: each is called in the process that is to end.
+
+
+def die_at_batch(number: int, with_signal: int = signal.SIGKILL) -> Callable[[], None]:
+    """Inside training, in the middle of the batch of this number, counted over epochs."""
+
+    def sabotage() -> None:
+        after(TranslationModule, "training_step", number, lambda: os.kill(os.getpid(), with_signal))
+
+    return sabotage
+
+
+def die_in_validation(number: int, with_signal: int = signal.SIGKILL) -> Callable[[], None]:
+    def sabotage() -> None:
+        after(TranslationModule, "validation_step", number, lambda: os.kill(os.getpid(), with_signal))
+
+    return sabotage
+
+
+def die_writing(number: int) -> Callable[[], None]:
+    """With half a checkpoint written."""
+
+    def sabotage() -> None:
+        write = torch.save
+        calls = iter(range(1, 10_000))
+
+        def half(checkpoint: Any, file: Any) -> None:
+            write(checkpoint, file)
+            if next(calls) == number:
+                file.truncate(file.tell() // 2)
+                file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        torch.save = half
+
+    return sabotage
+
+
+def after(owner: Any, name: str, number: int, act: Callable[[], None]) -> None:
+    """Act once, when the method has been called this many times."""
+    method = getattr(owner, name)
+    calls = iter(range(1, 10_000))
+
+    def counted(*arguments: Any, **keywords: Any) -> Any:
+        result = method(*arguments, **keywords)
+        if next(calls) == number:
+            act()
+        return result
+
+    setattr(owner, name, counted)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("resume")
+
+
+@pytest.fixture(scope="module")
+def whole(workspace) -> Path:
+    directory = workspace / "whole"
+    assert train(directory, SMALL + EVEN) == 0, log_of(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def whole_uneven(workspace) -> Path:
+    directory = workspace / "whole_uneven"
+    assert train(directory, SMALL + UNEVEN) == 0, log_of(directory)
+    return directory
+
+
+ENDS = {
+    "inside the first epoch": (die_at_batch(7), -signal.SIGKILL),
+    "inside a later epoch": (die_at_batch(20), -signal.SIGKILL),
+    "in validation": (die_in_validation(2), -signal.SIGKILL),
+    "writing a checkpoint": (die_writing(4), -signal.SIGKILL),
+    "terminated between two logged steps": (die_at_batch(17, signal.SIGTERM), 128 + signal.SIGTERM),
+    "interrupted in validation": (die_in_validation(2, signal.SIGINT), 128 + signal.SIGINT),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_run_that_goes_on_is_the_run_that_never_stopped(end, workspace, whole):
+    sabotage, status = ENDS[end]
+    directory = workspace / end.replace(" ", "_")
+    assert train(directory, SMALL + EVEN, sabotage) == status, log_of(directory)
+    assert go_on(directory) == 0, log_of(directory)
+    assert_same_run(directory, whole)
+
+
+UNEVEN_ENDS = {
+    "killed": (die_at_batch(17), -signal.SIGKILL),
+    "terminated inside a window": (die_at_batch(18, signal.SIGTERM), 128 + signal.SIGTERM),
+    "interrupted in validation": (die_in_validation(4, signal.SIGINT), 128 + signal.SIGINT),
+}
+
+
+@pytest.mark.parametrize("end", UNEVEN_ENDS)
+def test_so_it_is_with_accumulation_validation_inside_epochs_and_a_plateau(end, workspace, whole_uneven):
+    sabotage, status = UNEVEN_ENDS[end]
+    directory = workspace / f"uneven_{end.replace(' ', '_')}"
+    assert train(directory, SMALL + UNEVEN, sabotage) == status, log_of(directory)
+    assert go_on(directory) == 0, log_of(directory)
+    assert_same_run(directory, whole_uneven)
+
+
+def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):
+    short, long = workspace / "short", workspace / "long"
+    constant = [*SMALL, "scheduler=constant"]
+    assert train(short, [*constant, "trainer.max_epochs=1"]) == 0, log_of(short)
+    (short / "metrics.json").write_text("{}")
+    moved_to = workspace / "moved"
+    short.rename(moved_to)
+    assert go_on(moved_to) == 0, log_of(moved_to)
+    assert "trainer.max_epochs=1 is reached" in log_of(moved_to)
+    assert go_on(moved_to, "trainer.max_epochs=2") == 0, log_of(moved_to)
+    assert "trainer.max_epochs: 1 -> 2" in log_of(moved_to)
+    assert train(long, [*constant, "trainer.max_epochs=2"]) == 0, log_of(long)
+    assert_same_run(moved_to, long)
+    assert not short.exists()
+
+
+def test_a_broken_checkpoint_is_set_aside_for_the_one_before_it(workspace, whole, caplog):
+    directory = workspace / "broken"
+    shutil.copytree(whole, directory)
+    last = directory / "checkpoints" / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:5000])
+    file, checkpoint = resume.load_checkpoint(directory)
+    assert file.name == "previous.ckpt"
+    assert 0 < checkpoint["global_step"] < 36
+    [message] = [record.getMessage() for record in caplog.records]
+    assert "last.ckpt is broken" in message
+    assert "\n" not in message
+    assert go_on(directory) == 0, log_of(directory)
+    assert_same_run(directory, whole)
+    for each in (directory / "checkpoints").iterdir():
+        each.write_bytes(b"nothing")
+    with pytest.raises(UserError, match="no whole checkpoint to go on from: start the run anew"):
+        resume.load_checkpoint(directory)
+
+
+STORED: dict[str, Any] = {
+    "run_dir": "/a/run",
+    "seed": 1,
+    "data": {"path": "/d", "max_tokens": 10, "reader": {"path": "/d"}},
+    "trainer": {"max_epochs": 6, "max_steps": -1},
+    "callbacks": {"pictures": {"directory": "/a/run/alignments"}, "early_stopping": {"patience": 3}},
+    "scheduler": {"total_steps": None},
+}
+
+
+def test_what_may_change_is_said_and_a_reader_follows_its_data():
+    wanted = {"trainer": {"max_epochs": 12}, "data": {"path": "/e"}, "callbacks": {}}
+    config, lines = resume.changed(
+        STORED, wanted, ["trainer.max_epochs", "data.path", "callbacks.early_stopping"]
+    )
+    assert lines == [
+        "callbacks.early_stopping.patience: 3 -> nothing",
+        "data.path: /d -> /e",
+        "trainer.max_epochs: 6 -> 12",
+    ]
+    assert config["data"]["reader"]["path"] == "/e"
+    assert resume.stretches_schedule(STORED, config)
+    assert STORED["trainer"]["max_epochs"] == 6
+
+
+@pytest.mark.parametrize(
+    ("wanted", "key", "message"),
+    [
+        ({"seed": 2}, "seed", "seed cannot change in a run that goes on: 1 -> 2"),
+        ({"data": {"max_tokens": 99}}, "data.max_tokens", "data.max_tokens cannot change"),
+        ({"data": {"max_tokens": 99, "path": "/d"}}, "data", "data.max_tokens cannot change"),
+        ({}, "attention", "attention cannot change"),
+        ({"trainer": {"max_epoch": 9}}, "trainer.max_epoch", "did you mean trainer.max_epochs"),
+    ],
+)
+def test_what_would_make_another_run_is_refused(wanted, key, message):
+    with pytest.raises(UserError, match=message):
+        resume.changed(STORED, wanted, [key])
+
+
+def test_a_run_directory_that_moved_takes_its_paths_along():
+    config = resume.moved(STORED | {"near": "/a/runner", "list": ["/a/run/x"]}, "/a/run", "/b")
+    assert config["callbacks"]["pictures"]["directory"] == "/b/alignments"
+    assert (config["run_dir"], config["near"], config["list"]) == ("/b", "/a/runner", ["/b/x"])
+
+
+@pytest.mark.parametrize(
+    "target", ["os.system", "torch.optim.optimizer.os.system", "nmt.callbacks.summary.sys.exit"]
+)
+def test_a_stored_configuration_builds_nothing_but_what_trains(target):
+    with pytest.raises(UserError, match=target):
+        resume.check_targets({"optimizer": {"deep": {"_target_": target}}}, ["optimizer"])
+    resume.check_targets({"optimizer": {"_target_": "torch.optim.Adam"}}, ["optimizer"])
+
+
+def test_hydra_is_told_of_the_runs_own_directory_and_keys(tmp_path):
+    (tmp_path / "config.yaml").write_text("")
+    given = [f"resume={tmp_path}", "data.path=x", "decoding=greedy", "~callbacks.early_stopping"]
+    assert train_script.for_hydra(given) == [
+        f"resume={tmp_path}",
+        "++data.path=x",
+        "decoding=greedy",
+        "~callbacks.early_stopping",
+        f"hydra.run.dir={tmp_path}",
+    ]
+    assert train_script.for_hydra(["data.path=x"]) == ["data.path=x"]
+    with pytest.raises(UserError, match=r"nowhere is no run to go on with"):
+        train_script.for_hydra(["resume=nowhere"])

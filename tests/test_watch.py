@@ -1,0 +1,205 @@
+"""Runs that are watched: losses that are no numbers or jump, batches and disks that are too large or full."""
+
+import json
+import logging
+import math
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.callbacks import AtomicCheckpointIO, StopOnNonfinite, TryLargestBatch, WarnOfSpikes
+from nmt.callbacks.losses import num_deviations_above
+from nmt.callbacks.memory import is_out_of_memory
+from nmt.callbacks.randomness import random_state
+from nmt.data.batching import TokenBatchSampler, collate
+from nmt.errors import UserError
+from tests.test_module import examples, make_module
+
+
+def batch() -> Any:
+    return collate(examples(), pad_id=0, bos_id=2)
+
+
+def trainer(**values: Any) -> Any:
+    """A trainer that has just taken step 8."""
+    defaults = {
+        "global_step": 8,
+        "current_epoch": 1,
+        "loggers": [],
+        "precision_plugin": SimpleNamespace(scaler=None),
+        "fit_loop": SimpleNamespace(_should_accumulate=lambda: False),
+    }
+    return SimpleNamespace(**{**defaults, **values})
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm"), [(math.nan, 1.0), (math.inf, 1.0), (2.0, math.nan), (2.0, math.inf)]
+)
+def test_a_loss_that_is_no_number_ends_the_run_and_names_its_rows(loss, norm, tmp_path):
+    callback = StopOnNonfinite(directory=str(tmp_path))
+    module = SimpleNamespace(grad_norm=torch.tensor(1.0))
+    callback.on_train_batch_end(trainer(), module, {"loss": torch.tensor(2.0)}, batch(), 0)
+    module.grad_norm = torch.tensor(norm)
+    with pytest.raises(UserError, match=r"is (nan|inf) at step 8: lower optimizer.lr") as error:
+        callback.on_train_batch_end(trainer(), module, {"loss": torch.tensor(loss)}, batch(), 1)
+    assert "\n" not in str(error.value)
+    found = json.loads((tmp_path / "nonfinite_batch.json").read_text())
+    assert found["rows"] == [0, 1, 2, 3]
+    assert found["step"] == 8
+
+
+def test_gradients_that_overflow_are_left_to_a_scaler(tmp_path):
+    callback = StopOnNonfinite(directory=str(tmp_path))
+    module = SimpleNamespace(grad_norm=torch.tensor(math.inf))
+    scaled = trainer(precision_plugin=SimpleNamespace(scaler=object()))
+    callback.on_train_batch_end(scaled, module, {"loss": torch.tensor(2.0)}, batch(), 0)
+
+
+def test_the_rows_of_the_whole_window_are_named(tmp_path):
+    callback = StopOnNonfinite(directory=str(tmp_path))
+    module = SimpleNamespace(grad_norm=torch.tensor(math.nan))
+    first, second = batch(), batch()._replace(indices=torch.tensor([7, 8]))
+    open_window = trainer(fit_loop=SimpleNamespace(_should_accumulate=lambda: True))
+    callback.on_train_batch_end(open_window, module, {"loss": torch.tensor(2.0)}, first, 0)
+    with pytest.raises(UserError, match="gradient norm is nan"):
+        callback.on_train_batch_end(trainer(), module, {"loss": torch.tensor(2.0)}, second, 1)
+    assert json.loads((tmp_path / "nonfinite_batch.json").read_text())["rows"] == [0, 1, 2, 3, 7, 8]
+
+
+def test_deviations_are_those_of_numpy():
+    losses = np.random.default_rng(0).normal(3.0, 0.2, 40)
+    expected = (4.0 - losses.mean()) / losses.std(ddof=1)
+    assert num_deviations_above(4.0, deque(losses)) == pytest.approx(expected, abs=1e-10)
+    assert num_deviations_above(4.0, deque(losses[:9])) == 0.0
+
+
+def test_a_jump_is_warned_of_and_logged_at_its_own_step_once(caplog):
+    logged: list[tuple[dict[str, float], int]] = []
+    logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append((metrics, step)))
+    watched = trainer(loggers=[logger])
+    losses = [3.0, 3.1, 2.9] * 5 + [9.0, 3.0, 3.0]
+
+    def watch(callback: WarnOfSpikes, numbers: range) -> None:
+        for number in numbers:
+            module = SimpleNamespace(logged_loss=(10 * number, losses[number - 1]))
+            for _ in range(3):  # batches between two logged steps
+                callback.on_train_batch_start(watched, module, None, 0)
+
+    with caplog.at_level(logging.WARNING):
+        whole = WarnOfSpikes(num_deviations=6.0, window=20)
+        watch(whole, range(1, 19))
+        [(metrics, step)] = logged
+        assert step == 160
+        assert metrics["train/loss_spike"] > 6
+        assert "step 160: the loss is 9.000" in caplog.text
+        logged.clear()
+        first, second = (WarnOfSpikes(num_deviations=6.0, window=20) for _ in range(2))
+        watch(first, range(1, 13))
+        second.load_state_dict(first.state_dict())
+        watch(second, range(13, 19))
+        assert logged == [(metrics, step)]
+        assert second.state_dict() == whole.state_dict()
+
+
+def test_the_largest_batch_is_the_one_with_the_most_cells():
+    rng = np.random.default_rng(1)
+    src, tgt = rng.integers(2, 40, 300), rng.integers(2, 40, 300)
+    sampler = TokenBatchSampler(src, tgt, max_tokens=160, shuffle=True, seed=3)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        batches = list(sampler)
+        cells = [len(rows) * (src[rows].max() + tgt[rows].max()) for rows in batches]
+        found = sampler.largest_batch()
+        assert sorted(found) in [sorted(rows) for rows in batches]
+        assert len(found) * (src[found].max() + tgt[found].max()) == max(cells)
+
+
+class Plain:
+    """A strategy and a precision that leave everything where it is."""
+
+    def batch_to_device(self, batch: Any) -> Any:
+        return batch
+
+    def train_step_context(self) -> Any:
+        return torch.enable_grad()
+
+
+def with_data() -> Any:
+    data = SimpleNamespace(largest_batch=lambda epoch: batch(), max_tokens=1024)
+    return trainer(datamodule=data, strategy=Plain(), precision_plugin=Plain())
+
+
+def test_trying_the_largest_batch_leaves_no_trace():
+    module = make_module()
+    module.translator.train()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    state = random_state(module.device)
+    called = []
+    module.translator.register_forward_hook(lambda *_: called.append(torch.rand(3)))
+    TryLargestBatch().on_train_start(with_data(), module)
+    assert called
+    assert all(p.grad is None for p in module.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    after = random_state(module.device)
+    assert torch.equal(after.pop("torch"), state.pop("torch"))
+    assert after == state
+    assert not module._since_log
+    assert not module._window_tokens
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"
+        ),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"),
+    ],
+)
+def test_a_batch_that_cannot_fit_names_the_setting(error, monkeypatch):
+    module = make_module()
+
+    def fail(batch: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "loss_of", fail)
+    with pytest.raises(UserError, match=r"4 pairs of 8 source and 10 target pieces.*data.max_tokens=1024"):
+        TryLargestBatch().on_train_start(with_data(), module)
+
+
+def test_the_allocators_own_words_are_known():
+    with pytest.raises(RuntimeError) as error:
+        torch.empty(1 << 50)
+    assert is_out_of_memory(error.value)
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_said_in_one_line_and_leaves_what_was_there(tmp_path, monkeypatch):
+    target = tmp_path / "last.ckpt"
+    state = {"state_dict": {"w": torch.ones(300_000)}}
+    AtomicCheckpointIO().save_checkpoint(state, target)
+    good = target.read_bytes()
+    opened = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode: opened(Path("/dev/full") if path.suffix == ".tmp" else path, mode)
+    )
+    with pytest.raises(UserError, match=r"last\.ckpt: cannot write") as error:
+        AtomicCheckpointIO().save_checkpoint(state, target)
+    assert "\n" not in str(error.value)
+    assert "No space left" in str(error.value)
+    assert target.read_bytes() == good
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_the_checkpoint_before_the_last_is_kept(tmp_path):
+    for number in range(3):
+        AtomicCheckpointIO().save_checkpoint({"number": number}, tmp_path / "last.ckpt")
+    numbers = {path.name: torch.load(path, weights_only=True)["number"] for path in tmp_path.iterdir()}
+    assert numbers == {"last.ckpt": 2, "previous.ckpt": 1}
