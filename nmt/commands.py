@@ -164,6 +164,8 @@ def _nearest(key: str, config_name: str) -> str:
     close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     if not close:  # the right name under the wrong parent
         close = [other for other in known if other.split(".")[-1] == key.split(".")[-1]][:1]
+    if close == [key]:
+        return " here: it belongs to another choice than those made"
     return f"; did you mean '{close[0]}'?" if close else "; --help lists the keys"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import hydra
 import lightning as L
 from hydra.core.hydra_config import HydraConfig
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import resume
@@ -18,8 +19,18 @@ from nmt.commands import command
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
+from nmt.models.base import Translator
 from nmt.module import TranslationModule
-from nmt.run import Run, build_translator, instantiate, read_splits, report, write_atomically, write_scores
+from nmt.run import (
+    Run,
+    build_translator,
+    check_decoding,
+    instantiate,
+    read_splits,
+    report,
+    write_atomically,
+    write_scores,
+)
 
 log = logging.getLogger("train")
 
@@ -30,6 +41,11 @@ def train(cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0) -> 
     With a `checkpoint`, which was saved after `step`, its run goes on.
     """
     started = time.perf_counter()
+    for key, least in (("seed", 0), ("data.num_workers", 0), ("trainer.val_check_interval", 1e-9)):
+        if OmegaConf.select(cfg, key) < least:
+            raise UserError(
+                f"{key}={OmegaConf.select(cfg, key)}: give a number {'of at least' if not least else 'above'} 0"
+            )
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     L.seed_everything(cfg.seed, workers=True, verbose=False)
@@ -50,6 +66,7 @@ def train(cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0) -> 
         guided=bool(cfg.guided_alignment),
     )
     translator = build_translator(cfg.model, tokenizer)
+    check(cfg, translator, tokenizer)
     num_parameters = sum(p.numel() for p in translator.parameters())
     log.info("%s with %s parameters", type(translator).__name__, f"{num_parameters:,}")
     module = TranslationModule(
@@ -76,7 +93,10 @@ def train(cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0) -> 
         default_root_dir=str(run_dir),
     )
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    try:
+        trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    except MisconfigurationException as error:
+        raise UserError(f"trainer: {error}") from error
     if not trainer.is_global_zero:
         return {}
     print(summarize(trainer, module, run_dir))
@@ -134,6 +154,16 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
     else:
         print(f"{run_dir} has finished ({reason}); scoring it")
         score(resumed, run_dir, read_splits(resumed.data), device="auto", training={"steps": step})
+
+
+def check(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
+    """Build what is first used in the middle or at the end of a run: what cannot be ends it before its work."""
+    check_decoding(cfg.decoding, translator, tokenizer)
+    instantiate(cfg.metrics)
+    try:
+        hydra.utils.instantiate(cfg.optimizer)(translator.parameters())
+    except ValueError as error:
+        raise UserError(f"optimizer: {error}") from error
 
 
 def make_tokenizer(cfg: DictConfig, splits: dict[str, Any]) -> Tokenizer:
