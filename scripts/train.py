@@ -114,9 +114,13 @@ def train(cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0) -> 
 def score(
     cfg: DictConfig, run_dir: Path, splits: dict[str, Any], *, device: str, training: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Write and print the scores of the best checkpoint on the test set, else the validation set: (split, scores)."""
+    """Write and print the scores on the test set, else the validation set: (split, scores).
+
+    They are those of the best checkpoint; of the last where the run ended before a validation.
+    """
     split = "test" if "test" in splits else "val"
-    run = Run.load(run_dir, device=device)
+    checkpoint = "best" if (run_dir / "checkpoints" / "best.ckpt").exists() else "last"
+    run = Run.load(run_dir, checkpoint=checkpoint, device=device)
     scores, translations = run.score(
         splits[split], scorers=instantiate(cfg.metrics), show_progress=True, **cfg.decoding
     )

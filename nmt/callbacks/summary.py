@@ -29,7 +29,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
             f"scores   {kept.monitor} {kept.best_score:.2f} at step {kept.best_step:,} (best), "
             f"{kept.last_score:.2f} (last)"
         )
-    lines.append(f"run      {run_dir}: checkpoints/best.ckpt, and tensorboard --logdir {run_dir}")
+    lines.append(f"run      {run_dir}: checkpoints/, and tensorboard --logdir {run_dir}")
     return "\n".join(lines)
 
 
