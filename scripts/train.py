@@ -174,6 +174,10 @@ def make_tokenizer(cfg: DictConfig, splits: dict[str, Any]) -> Tokenizer:
     """The given SentencePiece model or models, else one trained on the training text."""
     if cfg.model is not None:
         files = [cfg.model] if isinstance(cfg.model, str) else list(cfg.model)
+        if len(files) > 2:
+            raise UserError(
+                f"data.tokenizer.model has {len(files)} files: give one, or [SOURCE_FILE, TARGET_FILE]"
+            )
         return Tokenizer.from_models(*files)
     return Tokenizer.train(
         splits["train"]["src"],
