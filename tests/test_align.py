@@ -233,12 +233,12 @@ def test_a_line_beyond_the_limit_is_translated_in_parts(gru, monkeypatch, caplog
     run = Run.load(gru)
     long = " ".join(SOURCES[0].split() * 6)
     alone = run.translate([SOURCES[1]])[0]
-    monkeypatch.setattr("nmt.run.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
     parts = run._parts(long)
     assert len(parts) > 2
     assert " ".join(parts) == long
     assert all(len(ids) <= 12 for ids in run.tokenizer.encode_source(parts))
-    with caplog.at_level("WARNING", logger="nmt.run"):
+    with caplog.at_level("WARNING", logger="nmt.run.directory"):
         found = run.translate([SOURCES[1], long, ""])
     assert "1 of 3 lines have more than 12 pieces" in caplog.text
     assert found[0].text == alone.text
@@ -258,7 +258,7 @@ def test_a_line_beyond_the_limit_is_translated_in_parts(gru, monkeypatch, caplog
 
 def test_a_word_beyond_the_limit_is_cut_between_characters(gru, monkeypatch):
     run = Run.load(gru)
-    monkeypatch.setattr("nmt.run.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
     parts = run._parts("house" * 40)
     assert "".join(parts) == "house" * 40
     assert len(run.translate(["house" * 40])) == 1

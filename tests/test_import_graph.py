@@ -17,7 +17,7 @@ DATA = {
     "data.tokenizer",
 }
 # Folders that are one room: their files import each other freely, and count as the folder to everyone else.
-ROOMS = ("attention", "alignment", "plotting", "decoding", "callbacks")
+ROOMS = ("attention", "alignment", "plotting", "decoding", "run", "callbacks")
 # Module of nmt -> the modules of nmt that it may import. `errors` is open to all.
 ALLOWED: dict[str, set[str]] = {
     "": {"run"},  # nmt/__init__.py

@@ -1,0 +1,28 @@
+"""A run directory as an object: built by training, then all that is needed to translate and to score.
+
+    run = Run.load("logs/…"); run.translate(["a small house ."])[0].text
+
+A run directory is data: its configuration may build only what `ALLOWED_TARGETS` names, and its checkpoints
+are loaded as weights only.
+"""
+
+from nmt.run.building import ALLOWED_TARGETS, build_translator, check_decoding, instantiate, read_splits
+from nmt.run.directory import Run, open_run
+from nmt.run.files import checkpoint_file, load_weights, report, write_atomically, write_scores
+from nmt.run.translation import Translation
+
+__all__ = [
+    "ALLOWED_TARGETS",
+    "Run",
+    "Translation",
+    "build_translator",
+    "check_decoding",
+    "checkpoint_file",
+    "instantiate",
+    "load_weights",
+    "open_run",
+    "read_splits",
+    "report",
+    "write_atomically",
+    "write_scores",
+]

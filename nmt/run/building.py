@@ -1,0 +1,107 @@
+"""What a configuration names, built if it is allowed: a run directory from a stranger is data."""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import hydra
+import torch
+from datasets import Dataset
+from hydra.errors import InstantiationException
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.data.corpus import SPLITS
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding import search
+from nmt.errors import UserError
+from nmt.models.base import Translator
+
+ALLOWED_TARGETS = (
+    "nmt.models.",
+    "nmt.attention.",
+    "nmt.data.corpus.read_",
+    "nmt.masks.masked_",
+    "nmt.metrics.",
+)
+
+
+def instantiate(config: DictConfig, **keywords: Any) -> Any:
+    """Build what `config` names, if it is allowed; a fault in the settings is a UserError of one line."""
+    _check_targets(config)
+    try:
+        return hydra.utils.instantiate(config, **keywords)
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, ValueError):
+            raise UserError(str(cause)) from error
+        if isinstance(cause, TypeError):
+            raise UserError(_explain_type_error(config, cause)) from error
+        raise
+
+
+def _explain_type_error(config: DictConfig, error: TypeError) -> str:
+    target = str(config.get("_target_", "")).rsplit(".", 1)[-1]
+    unexpected = str(error).rpartition("unexpected keyword argument ")[2]
+    if unexpected.strip("'") in ("attention", "wiring"):
+        return f"{target} has its own attention and takes no attention=NAME: leave attention= out"
+    return f"{target}: {error}"
+
+
+def _check_targets(config: Any) -> None:
+    if OmegaConf.is_dict(config):
+        target = config.get("_target_")
+        if target is not None and not _may_build(str(target)):
+            raise UserError(f"a run may not build {target}: only {', '.join(ALLOWED_TARGETS)}* are allowed")
+        for key in config:
+            _check_targets(config[key])
+    elif OmegaConf.is_list(config):
+        for part in config:
+            _check_targets(part)
+
+
+def _may_build(target: str) -> bool:
+    """Whether `target` is defined where a run may build from: `nmt.models.gru.torch.load` is not, though reached so."""
+    if not target.startswith(ALLOWED_TARGETS):
+        return False
+    module, _, name = target.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return False
+    return str(getattr(found, "__module__", "")).startswith("nmt.")
+
+
+def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
+    """The model of a configuration's `model` node, with what follows from the vocabulary passed in."""
+    return instantiate(
+        config,
+        src_vocab_size=tokenizer.src_vocab_size,
+        tgt_vocab_size=tokenizer.tgt_vocab_size,
+        joint_vocabulary=tokenizer.joint,
+        pad_id=tokenizer.pad_id,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+    )
+
+
+def check_decoding(config: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
+    """Search one empty sentence, so that settings that do not go together end a run before its work: UserError."""
+    training = translator.training
+    try:
+        search(
+            translator.eval(),
+            torch.tensor([[tokenizer.eos_id]]),
+            **{str(key): value for key, value in config.items()},
+        )
+    except ValueError as error:
+        raise UserError(f"decoding: {error}") from error
+    finally:
+        translator.train(training)
+
+
+def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Dataset]:
+    """Those of `splits` that a configuration's `data` node describes."""
+    for key in map(str, config):
+        if OmegaConf.is_missing(config, key):
+            raise UserError(f"data.{key} is required: give data.{key}=VALUE")
+    return instantiate(config.reader, splits=list(splits))

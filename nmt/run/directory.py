@@ -1,0 +1,352 @@
+"""A run directory as an object: built by training, then all that is needed to translate, align and score."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from datasets import Dataset
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+
+from nmt import alignment, metrics
+from nmt.data.batching import collate
+from nmt.data.corpus import SPLITS
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding import Hypothesis, search
+from nmt.errors import UserError
+from nmt.masks import padding_mask
+from nmt.models.base import Translator
+from nmt.models.ensemble import EnsembleTranslator
+from nmt.run.building import build_translator, read_splits
+from nmt.run.files import checkpoint_file, load_weights
+from nmt.run.translation import Translation
+
+log = logging.getLogger(__name__)
+
+MOST_PIECES = 512  # of a source line that is translated as one: time and memory grow with the square
+
+
+class Run:
+    """A trained run: configuration, tokenizer and translator, in evaluation mode."""
+
+    def __init__(
+        self, directory: Path, config: DictConfig, tokenizer: Tokenizer, translator: Translator
+    ) -> None:
+        self.directory, self.config = directory, config
+        self.tokenizer, self.translator = tokenizer, translator.eval()
+
+    @classmethod
+    def load(cls, path: str | Path, *, checkpoint: str = "best", device: str = "auto") -> "Run":
+        """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what lacks."""
+        directory = Path(path)
+        if not directory.is_dir():
+            raise UserError(f"{directory}: no such run directory")
+        config_file = directory / "config.yaml"
+        if not config_file.is_file():
+            raise UserError(f"{directory} is not a run directory: it has no config.yaml")
+        try:
+            config = OmegaConf.load(config_file)
+            model_config, _ = config.model, config.data
+            if not (OmegaConf.is_dict(model_config) and "_target_" in model_config):
+                raise ValueError("model has no _target_")
+        except (OmegaConfBaseException, OSError, ValueError, AttributeError) as error:
+            raise UserError(f"{config_file} is broken: {' '.join(str(error).split())}") from error
+        except Exception as error:
+            if type(error).__module__.startswith("yaml"):
+                raise UserError(f"{config_file} is not YAML: {' '.join(str(error).split())}") from error
+            raise
+        assert isinstance(config, DictConfig)
+        tokenizer = Tokenizer.load(directory / "tokenizer")
+        translator = build_translator(model_config, tokenizer)
+        load_weights(translator, checkpoint_file(directory, checkpoint))
+        return cls(directory, config, tokenizer, translator.to(_device(device)))
+
+    @classmethod
+    def load_ensemble(
+        cls, paths: Sequence[str | Path], *, checkpoint: str = "best", device: str = "auto"
+    ) -> "Run":
+        """Several runs as one, whose probabilities are averaged; they must share their tokenizer's files."""
+        if not paths:
+            raise UserError("an ensemble needs a run directory or more")
+        runs = [cls.load(path, checkpoint=checkpoint, device=device) for path in paths]
+        pieces = [
+            {file.name: file.read_bytes() for file in (run.directory / "tokenizer").iterdir()} for run in runs
+        ]
+        for run, own in zip(runs, pieces, strict=True):
+            if own != pieces[0]:
+                raise UserError(
+                    f"{run.directory} and {runs[0].directory} have different tokenizers: an ensemble shares "
+                    "one (train the others with data.tokenizer.model=FILE)"
+                )
+        ensemble = EnsembleTranslator([run.translator for run in runs])
+        return cls(runs[0].directory, runs[0].config, runs[0].tokenizer, ensemble)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.translator.parameters()).device
+
+    @torch.inference_mode()
+    def translate(
+        self,
+        lines: Iterable[str],
+        *,
+        num_best: int = 1,
+        prefixes: Sequence[str] | None = None,
+        max_tokens: int = 4096,
+        show_progress: bool = False,
+        **decoding: Any,
+    ) -> list[Translation]:
+        """Translate each line, in order: one Translation a line, an empty one for an empty line.
+
+        `num_best` > 1 puts the other hypotheses in `.others`, best first (or in the order drawn). `prefixes` are
+        what each translation must begin with. A line of more than `MOST_PIECES` pieces is cut at words into parts that
+        are translated by themselves and joined, with a warning. `decoding` takes the keys of `configs/decoding/` (see
+        `nmt.decoding.search`); without any, the beam has 5 hypotheses and lengths are normalised. Raises UserError
+        for settings that do not go together.
+        """
+        lines = list(lines)
+        if prefixes is not None and len(prefixes) != len(lines):
+            raise UserError(f"{len(lines)} lines to translate but {len(prefixes)} prefixes")
+        ids = self.tokenizer.encode_source(lines)
+        cut = {row: self._parts(lines[row]) for row, own in enumerate(ids) if len(own) > MOST_PIECES}
+        if cut:
+            return self._translate_parts(
+                lines,
+                cut,
+                prefixes,
+                num_best=num_best,
+                max_tokens=max_tokens,
+                show_progress=show_progress,
+                **decoding,
+            )
+        begun = None if prefixes is None else [row[:-1] for row in self.tokenizer.encode_target(prefixes)]
+        results = [Translation(line, "") for line in lines]
+        batches = _batches_by_length([i for i, line in enumerate(lines) if line.strip()], ids, max_tokens)
+        with tqdm(total=len(lines), desc="translate", unit="lines", disable=not show_progress) as bar:
+            for rows in batches:
+                try:
+                    found = search(
+                        self.translator,
+                        self._pad([ids[row] for row in rows]),
+                        num_best=num_best,
+                        prefixes=None if begun is None else self._pad([begun[row] for row in rows]),
+                        need_weights=self.translator.has_attention,
+                        **(decoding or {"beam_size": 5, "length_alpha": 1.0}),
+                    )
+                except ValueError as error:
+                    raise UserError(str(error)) from error
+                for row, hypotheses in zip(rows, found, strict=True):
+                    best, *others = (self._translation(lines[row], each) for each in hypotheses)
+                    results[row] = Translation(**{**vars(best), "others": tuple(others)})
+                bar.update(len(rows))
+        return results
+
+    def _parts(self, line: str) -> list[str]:
+        """A line cut in halves, at words where it has any, until no part has more than `MOST_PIECES` pieces."""
+        [own] = self.tokenizer.encode_source([line])
+        if len(own) <= MOST_PIECES or len(line) == 1:
+            return [line]
+        words = line.split()
+        if len(words) > 1:
+            halves = [" ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])]
+        else:
+            halves = [line[: len(line) // 2], line[len(line) // 2 :]]
+        return [part for half in halves for part in self._parts(half)]
+
+    def _translate_parts(
+        self, lines: list[str], cut: dict[int, list[str]], prefixes: Sequence[str] | None, **settings: Any
+    ) -> list[Translation]:
+        """Translations of lines of which some are `cut` into parts; a prefix is that of the first part."""
+        parts, begun = [], []
+        for row, line in enumerate(lines):
+            own = cut.get(row, [line])
+            parts += own
+            begun += [prefixes[row] if prefixes is not None else "", *[""] * (len(own) - 1)]
+        log.warning(
+            "%d of %d lines have more than %d pieces: each is translated in parts (the first is line %d)",
+            *(len(cut), len(lines), MOST_PIECES, min(cut) + 1),
+        )
+        found = iter(self.translate(parts, prefixes=None if prefixes is None else begun, **settings))
+        joined = []
+        for row, line in enumerate(lines):
+            own_parts = list(islice(found, len(cut.get(row, [line]))))
+            joined.append(own_parts[0] if len(own_parts) == 1 else Translation.join(line, own_parts))
+        return joined
+
+    @torch.inference_mode()
+    def attentions(
+        self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Cross-attention between the pieces of given pairs, ends of sentence included, as it comes.
+
+        Yields (number of the pair, weights [L, K, T, S] of each layer and head); the targets are forced.
+        Yields nothing where the model has no attention.
+        """
+        if len(sources) != len(targets):
+            raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
+        src_ids, tgt_ids = self.tokenizer.encode_source(sources), self.tokenizer.encode_target(targets)
+        for rows in _batches_by_length(list(range(len(sources))), src_ids, max_tokens):
+            examples = [{"index": row, "src_ids": src_ids[row], "tgt_ids": tgt_ids[row]} for row in rows]
+            batch = collate(examples, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id)
+            src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)
+            cross = self.translator.attentions(src, padding_mask(src, self.tokenizer.pad_id), tgt_in).cross
+            if cross is None:
+                return
+            for row, weights in zip(rows, cross.float().cpu().numpy(), strict=True):
+                yield row, weights[..., : len(tgt_ids[row]), : len(src_ids[row])]
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        reading: Literal["emitted", "fed"] = "emitted",
+    ) -> list[np.ndarray | None]:
+        """Cross-attention between the words of given pairs: [target words, source words] each.
+
+        The targets are forced. `layer` and `head` (from 0) choose one where there are several: None is the
+        model's own layer of alignment, else the mean over layers, and the mean over heads. `reading` says which
+        row of the weights belongs to a piece (`alignment.shift_reading`): that of the step that emits it, or of
+        the step that is fed it. None for each pair where the model has no attention. Raises UserError where
+        there is no such layer or head.
+        """
+        results: list[np.ndarray | None] = [None] * len(sources)
+        for row, weights in self.attentions(sources, targets):
+            chosen = self.choose_head(weights, layer, head)
+            results[row] = self.between_words(chosen, sources[row], targets[row], reading)
+        return results
+
+    def choose_head(self, weights: np.ndarray, layer: int | None, head: int | None) -> np.ndarray:
+        """Weights [T, S] out of [L, K, T, S]; see `align`."""
+        layer = self.translator.alignment_layer if layer is None else layer
+        for name, chosen, number in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
+            if chosen is not None and not 0 <= chosen < number:
+                raise UserError(f"{name}={chosen}: {self.directory} has {number}, counted from 0")
+        of_layer = weights.mean(axis=0) if layer is None else weights[layer]
+        return of_layer.mean(axis=0) if head is None else of_layer[head]
+
+    def between_words(
+        self, weights: np.ndarray, source: str, target: str, reading: Literal["emitted", "fed"] = "emitted"
+    ) -> np.ndarray:
+        """Weights [T, S] between the pieces of a pair, ends of sentence included, as weights between its words."""
+        return alignment.words_from_pieces(
+            alignment.shift_reading(weights, reading),
+            self.tokenizer.align_target(target)[1][:-1],
+            self.tokenizer.align_source(source)[1],
+            num_tgt_words=len(target.split()),
+            num_src_words=len(source.split()),
+        )
+
+    def score(
+        self,
+        dataset: Dataset,
+        *,
+        scorers: Mapping[str, Any] | None = None,
+        num_bootstrap: int = 1000,
+        show_progress: bool = False,
+        **decoding: Any,
+    ) -> tuple[dict[str, Any], list[Translation]]:
+        """Scores of a split's translations by `scorers`, else BLEU, chrF and TER; AER where gold is there.
+
+        `references` is the digest of what was translated and scored against: equal where scores compare.
+        """
+        sources, references = list(dataset["src"]), list(dataset["tgt"])
+        translations = self.translate(sources, show_progress=show_progress, **decoding)
+        hypotheses = [each.text for each in translations]
+        scores: dict[str, Any] = (
+            metrics.score(hypotheses, references, num_bootstrap=num_bootstrap)
+            if scorers is None
+            else metrics.score_with(scorers, hypotheses, references, num_bootstrap=num_bootstrap)
+        )
+        scores["num_sentences"] = len(sources)
+        scores["references"] = metrics.digest(sources, references)
+        if self.translator.has_attention:
+            scores |= self._score_attention(dataset, sources, references)
+        return scores, translations
+
+    def _score_attention(
+        self, dataset: Dataset, sources: list[str], references: list[str]
+    ) -> dict[str, dict[str, float]]:
+        """Statistics of the attention over forced references, and its alignment error where gold is there."""
+        chosen = {
+            row: self.choose_head(weights, None, None)
+            for row, weights in self.attentions(sources, references)
+        }
+        scores: dict[str, dict[str, float]] = {"attention": alignment.statistics(chosen.values())}
+        if "alignment" in dataset.column_names:
+            golds = [alignment.parse_talp(line) for line in dataset["alignment"]]
+            links = [
+                alignment.links_from_weights(self.between_words(chosen[row], sources[row], references[row]))
+                for row in range(len(sources))
+            ]
+            sures, possibles = zip(*golds, strict=True)
+            result = alignment.score_alignments(links, sures, possibles)
+            scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
+        return scores
+
+    def split(self, name: str, data: DictConfig | None = None) -> Dataset:
+        """A split of `data`, else of the data the run was trained on. Raises UserError where there is none."""
+        if name not in SPLITS:
+            raise UserError(f"split={name}: choose one of {', '.join(SPLITS)}")
+        splits = read_splits(self.config.data if data is None else data, [name])
+        if name not in splits:
+            raise UserError(f"split={name}: the data have no such split")
+        return splits[name]
+
+    def _pad(self, rows: list[list[int]]) -> Tensor:
+        tensors = [torch.tensor(row) for row in rows]
+        return pad_sequence(tensors, batch_first=True, padding_value=self.tokenizer.pad_id).to(self.device)
+
+    def _translation(self, source: str, hypothesis: Hypothesis) -> Translation:
+        [text] = self.tokenizer.decode([hypothesis.ids])
+        source_words, target_words = source.split(), text.split()
+        weights = None
+        if hypothesis.weights is not None:
+            groups = self.tokenizer.target_words(hypothesis.ids)
+            weights = alignment.words_from_pieces(
+                hypothesis.weights.float().numpy()[: len(groups)],  # without the row that emits EOS
+                groups,
+                self.tokenizer.align_source(source)[1],
+                num_tgt_words=len(target_words),
+                num_src_words=len(source_words),
+            )
+        line = " ".join(text.splitlines())  # one line in, one line out
+        return Translation(
+            source, line, hypothesis.score, hypothesis.log_prob, source_words, target_words, weights
+        )
+
+
+def open_run(paths: Any, *, checkpoint: str, device: str) -> Run:
+    """The run of one directory, or the ensemble of a list of them."""
+    if isinstance(paths, str):
+        return Run.load(paths, checkpoint=checkpoint, device=device)
+    return Run.load_ensemble(list(paths), checkpoint=checkpoint, device=device)
+
+
+def _batches_by_length(rows: list[int], ids: list[list[int]], max_tokens: int) -> list[list[int]]:
+    """Rows sorted by length and cut so that sentences x longest stays within `max_tokens`."""
+    batches: list[list[int]] = []
+    for row in sorted(rows, key=lambda row: -len(ids[row])):
+        if batches and (len(batches[-1]) + 1) * len(ids[batches[-1][0]]) <= max_tokens:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device={name} cannot be used here: {str(error).splitlines()[0]}") from error

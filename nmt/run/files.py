@@ -1,0 +1,117 @@
+"""The files of a run directory: checkpoints that are read as weights only, and scores that are written whole."""
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt import metrics
+from nmt.errors import UserError
+from nmt.models.base import Translator
+from nmt.run.translation import Translation
+
+
+def checkpoint_file(directory: Path, checkpoint: str) -> Path:
+    """The file that `checkpoint` (best, last or a path) names in a run directory."""
+    file = (
+        directory / "checkpoints" / f"{checkpoint}.ckpt"
+        if checkpoint in ("best", "last")
+        else Path(checkpoint)
+    )
+    if not file.is_file():
+        raise UserError(f"{file}: no such checkpoint; checkpoint= is best, last or a file")
+    return file
+
+
+def load_weights(translator: Translator, file: Path) -> None:
+    """Load a checkpoint's weights, and nothing else of it, into a translator. Raises UserError naming the file."""
+    try:
+        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+        state = {
+            name.removeprefix("translator."): value
+            for name, value in checkpoint["state_dict"].items()
+            if name.startswith("translator.")
+        }
+    except pickle.UnpicklingError as error:  # its message advises to load the file all the same
+        raise UserError(
+            f"{file} is broken or no checkpoint (it holds more than weights): give another with checkpoint="
+        ) from error
+    except (
+        RuntimeError,
+        EOFError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OSError,
+    ) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(
+            f"{file} is broken or no checkpoint ({reason}): give another with checkpoint="
+        ) from error
+    try:
+        translator.load_state_dict(state)
+    except RuntimeError as error:
+        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])[:300]
+        raise UserError(f"{file} does not fit the model in config.yaml: {reason}") from error
+    if not all(torch.isfinite(weight).all() for weight in translator.parameters()):
+        raise UserError(f"{file} holds weights that are no numbers, as after a training that diverged")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file beside `path`, then rename it: `path` is whole or as it was. Raises UserError.
+
+    What is there and no plain file, as /dev/stdout, is written to and stays what it is.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("w", encoding="utf-8") as device:
+            device.write(text)
+        return
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(text, "utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot write ({error.strerror})") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_scores(
+    directory: Path, split: str, scores: dict[str, Any], translations: list[Translation]
+) -> None:
+    """Write metrics.json and hypotheses.txt; those of another split than test are named after it."""
+    suffix = "" if split == "test" else f"_{split}"
+    text = "".join(f"{each.text}\n" for each in translations)
+    content = (
+        json.dumps({"split": split, **_training(directory), **scores}, indent=2, ensure_ascii=False) + "\n"
+    )
+    for name, body in ((f"hypotheses{suffix}.txt", text), (f"metrics{suffix}.json", content)):
+        write_atomically(directory / name, body)
+
+
+def _training(directory: Path) -> dict[str, Any]:
+    """What training cost, as metrics.json has it: scoring again does not measure it again and must not lose it."""
+    try:
+        return {"training": json.loads((directory / "metrics.json").read_text("utf-8"))["training"]}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
+def report(scores: dict[str, Any]) -> str:
+    """The scores as lines a person reads: `BLEU 35.1 ± 1.5  nrefs:1|…`."""
+    lines = []
+    for name, result in scores.items():
+        if isinstance(result, dict) and "signature" in result:
+            interval = "" if result["ci"] is None else f" ± {result['ci']:.2f}"
+            label = metrics.LABELS.get(name, name)
+            lines.append(f"{label:4} {result['score']:.2f}{interval}  {result['signature']}")
+    if "aer" in scores:
+        result = scores["aer"]
+        lines.append(
+            f"AER  {result['score']:.3f}  precision {result['precision']:.3f}  recall {result['recall']:.3f}"
+        )
+    return "\n".join(lines)

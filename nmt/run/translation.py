@@ -1,0 +1,58 @@
+"""One translated line, with its words and what they attended to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nmt import alignment
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one line.
+
+    text: detokenised. score: what the search ranks by (log p in nats over the length penalty). log_prob: the
+    sum of log p in nats. source_words, target_words: whitespace words. weights: cross-attention between them
+    [target words, source words], None for a model without attention. others: the rest of the n-best list.
+    """
+
+    source: str
+    text: str
+    score: float = 0.0
+    log_prob: float = 0.0
+    source_words: list[str] = field(default_factory=list)
+    target_words: list[str] = field(default_factory=list)
+    weights: np.ndarray | None = None
+    others: tuple["Translation", ...] = ()
+
+    @property
+    def links(self) -> set[tuple[int, int]]:
+        """Pharaoh links (source word, target word): each target word to its most attended source word."""
+        return set() if self.weights is None else alignment.links_from_weights(self.weights)
+
+    @classmethod
+    def join(cls, source: str, parts: Sequence["Translation"]) -> "Translation":
+        """The translation of a line out of those of its parts; weights between different parts are 0."""
+        weights = None
+        if all(part.weights is not None for part in parts):
+            weights = block_diag(*(part.weights for part in parts))
+        return cls(
+            source,
+            " ".join(part.text for part in parts if part.text),
+            sum(part.score for part in parts),
+            sum(part.log_prob for part in parts),
+            [word for part in parts for word in part.source_words],
+            [word for part in parts for word in part.target_words],
+            weights,
+        )
+
+
+def block_diag(*blocks: Any) -> np.ndarray:
+    """Blocks [T_i, S_i] along the diagonal of a matrix that is 0 elsewhere."""
+    shapes = np.array([block.shape for block in blocks])
+    whole = np.zeros(shapes.sum(axis=0))
+    for block, (row, column) in zip(blocks, shapes.cumsum(axis=0) - shapes, strict=True):
+        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
+    return whole
