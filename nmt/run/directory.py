@@ -276,12 +276,18 @@ class Run:
     def _score_attention(
         self, dataset: Dataset, sources: list[str], references: list[str]
     ) -> dict[str, dict[str, float]]:
-        """Statistics of the attention over forced references, and its alignment error where gold is there."""
-        chosen = {
-            row: self.choose_head(weights, None, None)
-            for row, weights in self.attentions(sources, references)
-        }
+        """Statistics of the attention over forced references, and its alignment error where gold is there.
+
+        Agreement, where there are several heads, is their mean over layers and target pieces.
+        """
+        chosen, agreements = {}, []
+        for row, heads in self.attentions(sources, references):
+            chosen[row] = self.choose_head(heads, None, None)
+            if heads.shape[1] > 1:
+                agreements.append(alignment.agreement(heads).mean(axis=0))
         scores: dict[str, dict[str, float]] = {"attention": alignment.statistics(chosen.values())}
+        if agreements:
+            scores["attention"]["agreement"] = float(np.concatenate(agreements).mean())
         if "alignment" in dataset.column_names:
             golds = [alignment.parse_talp(line) for line in dataset["alignment"]]
             links = [
