@@ -143,7 +143,7 @@ def test_each_head_has_a_grid_and_the_words_stand_at_the_outer_ones(words):
     values = np.random.default_rng(1).random((2, 3, words, words))
     source, target = SOURCE[:1] * words, TARGET[:words]
     figure = plotting.head_grid(values, source, target, title="one", gold={(1, 0)})
-    names = [f"layer {layer} head {head}" for layer in (1, 2) for head in (1, 2, 3)]
+    names = [f"layer {layer} head {head}" for layer in (0, 1) for head in (0, 1, 2)]
     assert headings(figure) == ["one · outlined: gold links", *names]
     for number, axes in enumerate(figure.axes):
         np.testing.assert_array_equal(axes.images[0].get_array(), values[number // 3, number % 3])

@@ -79,7 +79,7 @@ def head_grid(
     title: str | None = None,
     gold: Iterable[tuple[int, int]] | None = None,
 ) -> Figure:
-    """Weights [L, K, T, S] as L rows of K small grids, one a head; words stand at the outer ones only.
+    """Weights [L, K, T, S] as L rows of K small grids, one a head, counted from 0 as settings do; words stand at the outer ones only.
 
     Raises ValueError where the weights have other dimensions or the labels do not fit them.
     """
@@ -88,8 +88,8 @@ def head_grid(
         raise ValueError(f"weights are [layers, heads, T, S], one of each or more, got {values.shape}")
     fitting(values[0, 0], source, target)
     rows = [
-        [(f"layer {layer} head {head}", each) for head, each in enumerate(heads, start=1)]
-        for layer, heads in enumerate(values, start=1)
+        [(f"layer {layer} head {head}", each) for head, each in enumerate(heads)]
+        for layer, heads in enumerate(values)
     ]
     return _grid(rows, source, target, title, gold, cell=_small_cell(values.shape[1] * len(source)))
 
