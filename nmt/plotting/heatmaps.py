@@ -81,7 +81,8 @@ def head_grid(
 ) -> Figure:
     """Weights [L, K, T, S] as L rows of K small grids, one a head; words stand at the outer ones only.
 
-    Layers and heads are counted from 0, as settings count them. Raises ValueError where the weights have other dimensions or the labels do not fit them.
+    Layers and heads are counted from 0, as settings count them. Raises ValueError where the weights have
+    other dimensions or the labels do not fit them.
     """
     values = np.asarray(weights, dtype=np.float64)
     if values.ndim != 4 or 0 in values.shape[:2]:
