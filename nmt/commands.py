@@ -17,6 +17,7 @@ from hydra.errors import HydraException, InstantiationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from nmt import ranks
 from nmt.errors import UserError
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -29,6 +30,7 @@ def choice_names(*groups: str) -> str:
 
 
 OmegaConf.register_new_resolver("choices", choice_names, replace=True)
+OmegaConf.register_new_resolver("started", ranks.started, replace=True)
 
 _KINDS = {
     bool: ("true or false", (bool,)),

@@ -8,7 +8,7 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from nmt import losses
+from nmt import losses, ranks
 from nmt.data.batching import Batch
 from nmt.errors import UserError
 from nmt.losses import LossSum, cross_entropy
@@ -114,8 +114,7 @@ class TranslationModule(L.LightningModule):
         step = self.trainer.global_step
         if step == self.logged_loss[0] or step % self.trainer.log_every_n_steps:  # type: ignore[attr-defined]
             return
-        loss = sum(float(part.nll) for part in self._since_log)
-        num_tokens = sum(int(part.num_tokens) for part in self._since_log)
+        loss, num_tokens = self._sums_since_log()
         tokens_per_second = num_tokens / self._restart_clock(num_tokens)
         metrics = {
             "train/loss": loss / num_tokens,
@@ -130,10 +129,18 @@ class TranslationModule(L.LightningModule):
         self.progress["tokens/s"] = f"{tokens_per_second:,.0f}"
 
     def on_validation_start(self) -> None:
-        self._restart_clock(sum(int(part.num_tokens) for part in self._since_log))
+        _, num_tokens = self._sums_since_log()
+        self._restart_clock(num_tokens)
 
     def on_validation_end(self) -> None:
         self._restart_clock()
+
+    def _sums_since_log(self) -> tuple[float, int]:
+        """The loss in nats and the number of target pieces since the last logged step, all ranks'."""
+        loss = sum(float(part.nll) for part in self._since_log)
+        num_tokens = sum(int(part.num_tokens) for part in self._since_log)
+        losses_sum, tokens_sum = ranks.summed(loss, num_tokens)
+        return losses_sum, int(tokens_sum)
 
     def _restart_clock(self, num_tokens: int = 0) -> float:
         """Seconds of training since the last restart; they and the tokens seen in them are counted."""
@@ -171,7 +178,9 @@ class TranslationModule(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds what was counted since the last logged step, so that a resumed run logs the same numbers."""
         checkpoint["training"] = {
-            "since_log": [torch.stack([part.detach().cpu().double() for part in s]) for s in self._since_log],
+            "since_log": ranks.gathered(  # each rank's own
+                [torch.stack([part.detach().cpu().double() for part in s]) for s in self._since_log]
+            ),
             "logged_loss": self.logged_loss,
             "seconds_on_clock": time.perf_counter() - self._clock,
             "train_seconds": self.train_seconds,
@@ -181,7 +190,7 @@ class TranslationModule(L.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["training"]
-        self._since_log = [LossSum(*part) for part in state["since_log"]]
+        self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
         self.logged_loss = tuple(state["logged_loss"])
         self._seconds_before = state["seconds_on_clock"]
         self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]

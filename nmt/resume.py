@@ -4,6 +4,7 @@ A run directory is data: its checkpoints are loaded as weights only, and its con
 training builds from this package, torch and Lightning.
 """
 
+import contextlib
 import copy
 import difflib
 import logging
@@ -31,10 +32,12 @@ CHANGEABLE = (
     "decoding.*",
     "logger.*",
     "metrics.*",
+    "trainer.devices",  # the number of processes stays the same: loading the checkpoint refuses another
     "trainer.enable_progress_bar",
     "trainer.max_epochs",
     "trainer.max_steps",
     "trainer.max_time",
+    "trainer.num_nodes",
 )
 # One name after the module: a longer path could walk through a module's imports to anything there is.
 TARGETS = re.compile(
@@ -60,7 +63,9 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
         except PermissionError as error:
             raise UserError(f"{file}: cannot read ({error.strerror})") from error
         except (pickle.UnpicklingError, OSError, RuntimeError, EOFError, TypeError, ValueError) as error:
-            aside = file.replace(file.with_name(f"{name}.broken"))
+            aside = file.with_name(f"{name}.broken")
+            with contextlib.suppress(FileNotFoundError):  # another rank of the run has set it aside
+                file.replace(aside)
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             log.warning("%s is broken (%s): now %s, and the one before it is used", file, reason, aside.name)
             continue

@@ -10,10 +10,12 @@ from typing import Any
 import hydra
 import lightning as L
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
-from nmt import resume
+from nmt import launch, resume
 from nmt.callbacks import AtomicCheckpointIO, Interrupted, ProgressBar, summarize
 from nmt.commands import command
 from nmt.data.datamodule import TranslationDataModule
@@ -35,10 +37,13 @@ from nmt.run import (
 log = logging.getLogger("train")
 
 
-def train(cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0) -> dict[str, Any]:
+def train(
+    cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0, num_processes: int | None = None
+) -> dict[str, Any]:
     """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
 
-    With a `checkpoint`, which was saved after `step`, its run goes on.
+    With a `checkpoint`, which was saved after `step` by `num_processes`, its run goes on. Of several processes rank 0
+    scores and returns the scores, the others nothing.
     """
     started = time.perf_counter()
     for key, least in (("seed", 0), ("data.num_workers", 0), ("trainer.val_check_interval", 1e-9)):
@@ -49,22 +54,38 @@ def train(cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0) -> 
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     L.seed_everything(cfg.seed, workers=True, verbose=False)
-    splits = read_splits(cfg.data)
-    if checkpoint is None:
-        tokenizer = make_tokenizer(cfg.data.tokenizer, splits)
-        tokenizer.save(run_dir / "tokenizer")
-    else:
-        tokenizer = Tokenizer.load(run_dir / "tokenizer")
-    datamodule = TranslationDataModule(
-        splits,
-        tokenizer,
-        max_length=cfg.data.max_length,
-        max_ratio=cfg.data.max_ratio,
-        max_tokens=cfg.data.max_tokens,
-        num_workers=cfg.data.num_workers,
-        seed=cfg.seed,
-        guided=bool(cfg.guided_alignment),
+    trainer: L.Trainer = hydra.utils.instantiate(
+        cfg.trainer,
+        # What was logged after the checkpoint will be logged again.
+        logger=hydra.utils.instantiate(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
+        callbacks=[
+            callback
+            for callback in hydra.utils.instantiate(cfg.callbacks).values()
+            if cfg.trainer.enable_progress_bar or not isinstance(callback, ProgressBar)
+        ],
+        plugins=[AtomicCheckpointIO()],
+        default_root_dir=str(run_dir),
     )
+    launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
+    if not trainer.is_global_zero:
+        logging.disable(logging.WARNING)  # rank 0 says it
+    with launch.first_rank_first(trainer):
+        splits = read_splits(cfg.data)
+        if checkpoint is None and trainer.is_global_zero:
+            tokenizer = make_tokenizer(cfg.data.tokenizer, splits)
+            tokenizer.save(run_dir / "tokenizer")
+        else:
+            tokenizer = Tokenizer.load(run_dir / "tokenizer")
+        datamodule = TranslationDataModule(
+            splits,
+            tokenizer,
+            max_length=cfg.data.max_length,
+            max_ratio=cfg.data.max_ratio,
+            max_tokens=cfg.data.max_tokens,
+            num_workers=cfg.data.num_workers,
+            seed=cfg.seed,
+            guided=bool(cfg.guided_alignment),
+        )
     translator = build_translator(cfg.model, tokenizer)
     check(cfg, translator, tokenizer)
     num_parameters = sum(p.numel() for p in translator.parameters())
@@ -79,24 +100,19 @@ def train(cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0) -> 
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
     resolved.pop("resume", None)
     resolved.setdefault("choices", _choices())
-    write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
-    trainer: L.Trainer = hydra.utils.instantiate(
-        cfg.trainer,
-        # What was logged after the checkpoint will be logged again.
-        logger=hydra.utils.instantiate(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
-        callbacks=[
-            callback
-            for callback in hydra.utils.instantiate(cfg.callbacks).values()
-            if cfg.trainer.enable_progress_bar or not isinstance(callback, ProgressBar)
-        ],
-        plugins=[AtomicCheckpointIO()],
-        default_root_dir=str(run_dir),
-    )
+    if trainer.is_global_zero:
+        write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
     try:
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
-    except MisconfigurationException as error:
-        raise UserError(f"trainer: {error}") from error
+    except Exception as error:
+        launch.end_children(trainer)
+        if isinstance(error, MisconfigurationException):
+            raise UserError(f"trainer: {error}") from error
+        if launch.has_lost_another(error):
+            reason = str(error).splitlines()[0]
+            raise UserError(f"another process of the run has ended, see its error ({reason})") from error
+        raise
     if not trainer.is_global_zero:
         return {}
     print(summarize(trainer, module, run_dir))
@@ -150,7 +166,9 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
     reason = resume.finished(checkpoint, config)
     if reason is None:
         log.info("going on from %s, step %d", file, step)
-        train(resumed, checkpoint=file, step=step)
+        train(resumed, checkpoint=file, step=step, num_processes=len(checkpoint["random"]))
+    elif rank_zero_only.rank > 0:
+        return
     elif (run_dir / "metrics.json").exists() or (run_dir / "metrics_val.json").exists():
         print(
             f"{run_dir} has finished ({reason}); its scores are in metrics.json, its best checkpoint is best.ckpt"
@@ -209,6 +227,10 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
         logger.finalize("success")
 
 
+def is_sweep() -> bool:
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+
+
 def _choices() -> dict[str, str]:
     """The option chosen from each group of configurations; nothing where Hydra did not start the run."""
     if not HydraConfig.initialized():
@@ -227,16 +249,21 @@ def quieten() -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
     warnings.filterwarnings("ignore", ".*does not have many workers")
+    # What is logged without is the same on every rank already.
+    warnings.filterwarnings("ignore", ".*sync_dist=True")
     # It looks for the position in the loader; the data module's sampler has it.
     warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch")
 
 
 def for_hydra(arguments: list[str]) -> list[str]:
-    """Command-line arguments that let a run go on in its own directory: what Hydra is to be told.
+    """What Hydra is to be told: the command-line arguments, and what they mean for this process.
 
+    Of the processes of a run only rank 0 writes Hydra's files. A run that goes on does so in its own directory.
     The keys of a run may be those of another choice than the default (`data.path`), so that each is told to be set
     whether it is there or not; `go_on` refuses those that the run has not got.
     """
+    if rank_zero_only.rank > 0:
+        arguments = [*arguments, "hydra.output_subdir=null", "hydra/job_logging=stderr"]
     given = [argument for argument in arguments if argument.startswith("resume=")]
     if not given or given[-1] in ("resume=", "resume=null"):
         return arguments

@@ -41,17 +41,19 @@ ALLOWED: dict[str, set[str]] = {
     "data.tokenizer": set(),
     "data.batching": set(),
     "data.datamodule": {"alignment", *DATA} - {"data.datamodule"},
+    "ranks": set(),
+    "launch": set(),
     "losses": set(),
     "schedules": set(),
     "metrics": set(),
     "alignment": set(),
     "plotting": set(),
-    "module": {"models.base", "losses", "masks", "data.batching"},
-    "callbacks": {"decoding", "metrics", "alignment", "plotting", "masks", "models.base", *DATA},
-    "commands": set(),
+    "module": {"models.base", "losses", "masks", "ranks", "data.batching"},
+    "callbacks": {"decoding", "metrics", "alignment", "plotting", "masks", "models.base", "ranks", *DATA},
+    "commands": {"ranks"},
     "resume": set(),
 }
-ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands", "resume")}
+ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands", "launch", "resume")}
 ALLOWED["comparison"] = set()
 ALLOWED["comparison.runs"] = {"run", "metrics"}
 ALLOWED["comparison.figures"] = {"comparison.runs", "metrics"}
@@ -62,7 +64,7 @@ SCRIPT = {name for name in ALLOWED if name} | {"run"}  # and never another scrip
 LIBRARY_USERS = {
     "hydra": {"run", "commands", "scripts"},
     "omegaconf": {"run", "comparison.runs", "commands", "scripts"},
-    "lightning": {"data.datamodule", "module", "callbacks", "run", "scripts"},
+    "lightning": {"data.datamodule", "module", "callbacks", "launch", "run", "scripts"},
     "pytorch_lightning": set(),
     "sacrebleu": {"metrics"},
     "matplotlib": {"plotting"},

@@ -7,8 +7,8 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from nmt import alignment, plotting
-from nmt.callbacks.ranks import from_all_ranks, tensorboard_writers
+from nmt import alignment, plotting, ranks
+from nmt.callbacks.writers import tensorboard_writers
 from nmt.data.batching import Batch, collate
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
@@ -93,7 +93,7 @@ class DrawAlignments(Callback):
             self._weights[row] = each[:rows, :columns].clone()
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        collected = from_all_ranks(trainer, self._weights)
+        collected = ranks.united(self._weights)
         self._weights = {}
         if not collected:
             return

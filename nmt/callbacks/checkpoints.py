@@ -11,8 +11,9 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping
 
+from nmt import ranks
 from nmt.callbacks.randomness import random_state, set_random_state
-from nmt.callbacks.ranks import tensorboard_writers
+from nmt.callbacks.writers import tensorboard_writers
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
 
@@ -58,9 +59,7 @@ class Checkpoints(Checkpoint):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if self._random is not None:
-            # A run that goes on with more ranks than it had draws anew on those that are new.
-            mine = self._random[min(trainer.global_rank, len(self._random) - 1)]
-            set_random_state(mine, pl_module.device)
+            set_random_state(self._random[ranks.rank()], pl_module.device)
             self._random = None
         self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
 
@@ -110,11 +109,7 @@ class Checkpoints(Checkpoint):
             num_batches=int(trainer.num_training_batches),
             validation_due=self._validation_due,
         )
-        states: list[Any] = [random_state(pl_module.device)]
-        if trainer.world_size > 1:
-            states *= trainer.world_size
-            torch.distributed.all_gather_object(states, random_state(pl_module.device))
-        checkpoint["random"] = states
+        checkpoint["random"] = ranks.gathered(random_state(pl_module.device))
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         self._random = checkpoint["random"]

@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+from nmt import ranks
 from nmt.data.batching import Batch
 from nmt.errors import UserError
 
@@ -21,8 +22,8 @@ log = logging.getLogger(__name__)
 class StopOnNonfinite(Callback):
     """Ends the run at the first loss or gradient norm that is NaN or infinite, before anything is saved.
 
-    The numbers of the training rows of the step's batches are left in `directory`/nonfinite_batch.json. Raises
-    UserError.
+    The numbers of the training rows of the step's batches, all ranks', are left in
+    `directory`/nonfinite_batch.json. Raises UserError, on all ranks where it is so on one.
     """
 
     def __init__(self, *, directory: str) -> None:
@@ -38,16 +39,20 @@ class StopOnNonfinite(Callback):
         # A gradient scaler looks for gradients that overflow itself, and leaves such steps out.
         if stepped and getattr(trainer.precision_plugin, "scaler", None) is None:
             values["gradient norm"] = pl_module.grad_norm
-        if not torch.stack(list(values.values())).isfinite().all():
+        # A rank that ended alone would leave the others waiting for its gradients.
+        if not ranks.all_true(torch.stack(list(values.values())).isfinite().all()):
             self._stop(trainer, {name: float(value) for name, value in values.items()})
         if stepped:
             self._rows.clear()
 
     def _stop(self, trainer: L.Trainer, values: dict[str, float]) -> None:
-        [name, value] = next(pair for pair in values.items() if not math.isfinite(pair[1]))
-        rows = torch.cat(self._rows).tolist()
+        each_rank = ranks.gathered((values, torch.cat(self._rows).tolist()))
+        found_values = [pair for values, _ in each_rank for pair in values.items()]
+        [name, value] = next(pair for pair in found_values if not math.isfinite(pair[1]))
+        rows = [row for _, rows in each_rank for row in rows]
         found = {"step": trainer.global_step, "epoch": trainer.current_epoch, name: str(value), "rows": rows}
-        self.file.write_text(json.dumps(found) + "\n", "utf-8")
+        if ranks.rank() == 0:
+            self.file.write_text(json.dumps(found) + "\n", "utf-8")
         raise UserError(
             f"the {name} is {value} at step {trainer.global_step}: lower optimizer.lr or trainer.gradient_clip_val, "
             f"or look at the training rows named in {self.file}"

@@ -5,8 +5,8 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from nmt import metrics
-from nmt.callbacks.ranks import from_all_ranks, tensorboard_writers
+from nmt import metrics, ranks
+from nmt.callbacks.writers import tensorboard_writers
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
 
@@ -31,7 +31,7 @@ class ScoreValidation(Callback):
             hypotheses = greedy_search(pl_module.translator, batch.src.to(pl_module.device))
             texts = data.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
             translations.update(zip(batch.indices.tolist(), texts, strict=True))
-        translations = from_all_ranks(trainer, translations)
+        translations = ranks.united(translations)
         rows = sorted(translations)
         references = [data.val_text[row]["tgt"] for row in rows]
         scores = metrics.score(

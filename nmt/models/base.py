@@ -80,7 +80,8 @@ class Translator(nn.Module, ABC):
     pad_id: int
     bos_id: int
     eos_id: int
-    alignment_layer: int | None = None  # whose cross-attention is read as the alignment; None: the mean of all
+    # The layer whose cross-attention is read as the alignment; None: the mean over all.
+    alignment_layer: int | None = None
 
     @property
     @abstractmethod

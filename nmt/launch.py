@@ -1,0 +1,79 @@
+"""How the processes of a run begin and end together, whoever starts them: Lightning, torchrun or SLURM."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import lightning as L
+import torch.distributed as dist
+from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment
+
+from nmt.errors import UserError
+
+_LONGEST_WAIT = timedelta(
+    days=7
+)  # for what rank 0 prepares: torch's half an hour is short for a large corpus
+
+
+def check_launch(trainer: L.Trainer, *, num_before: int | None, sweep: bool) -> None:
+    """Raise UserError where the run's processes cannot be those that `trainer` wants.
+
+    num_before: how many there were in the run that goes on, None in a new one: each rank goes on with its own
+    batches and random generators. sweep: whether Hydra runs several jobs in this process.
+    """
+    wanted = trainer.num_devices * trainer.num_nodes
+    num_started = int(os.environ["WORLD_SIZE"]) if dist.is_torchelastic_launched() else wanted
+    if wanted != num_started:
+        raise UserError(
+            f"torchrun started {num_started} processes, but trainer.devices={trainer.num_devices} on "
+            f"trainer.num_nodes={trainer.num_nodes} makes {wanted}: give trainer=ddp, and as many as there are"
+        )
+    if num_before not in (None, wanted):
+        raise UserError(
+            f"the run had {num_before} processes and would go on with {wanted}: give as many, as "
+            "trainer.devices x trainer.num_nodes"
+        )
+    # The command that Lightning would repeat for each process is the whole sweep's.
+    if sweep and wanted > 1 and not _started_by_others(trainer):
+        raise UserError(
+            "a sweep (-m) over runs of several processes needs torchrun or hydra/launcher=submitit_slurm"
+        )
+
+
+@contextmanager
+def first_rank_first(trainer: L.Trainer) -> Iterator[None]:
+    """Rank 0 runs the block, then all others do: what it leaves on disk is whole when they look for it.
+
+    Processes that Lightning starts begin after rank 0 is through; those that others started are joined here.
+    """
+    if trainer.world_size == 1 or not _started_by_others(trainer):
+        yield
+        return
+    trainer.strategy.setup_environment()
+    group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
+    if not trainer.is_global_zero:
+        dist.barrier(group)
+    yield
+    if trainer.is_global_zero:
+        dist.barrier(group)
+
+
+def end_children(trainer: L.Trainer) -> None:
+    """End the processes that Lightning has started: they would wait for gradients that never come."""
+    kill = getattr(trainer.strategy.launcher, "kill", None)
+    if kill is not None:
+        kill(signal.SIGKILL)
+
+
+def has_lost_another(error: Exception) -> bool:
+    """Whether the error says only that another process has ended, which has said why."""
+    return isinstance(error, dist.DistError) or any(
+        words in str(error) for words in ("Connection closed by peer", "Connection reset by peer")
+    )
+
+
+def _started_by_others(trainer: L.Trainer) -> bool:
+    environment: ClusterEnvironment | None = getattr(trainer.strategy, "cluster_environment", None)
+    return environment is not None and not isinstance(environment, LightningEnvironment)

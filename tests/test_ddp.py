@@ -1,0 +1,400 @@
+"""Two processes train as one does with twice the batches, write as one, and end together."""
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+import lightning as L
+import pytest
+
+from nmt import launch, ranks
+from nmt.callbacks import Interrupted
+from nmt.data.batching import TokenBatchSampler
+from nmt.errors import UserError
+from nmt.module import TranslationModule
+from tests.test_resume import ROOT, after, assert_same_run, compose, scalars, train_script
+
+COMMON = [
+    "name=small",
+    "data.num_train=220",
+    "data.num_val=12",
+    "data.num_test=12",
+    "data.max_words=6",
+    "data.max_tokens=220",
+    "data.tokenizer.vocab_size=250",
+    "model.hidden_size=24",
+    "model.embedding_size=24",
+    "optimizer.lr=0.02",
+    "scheduler=constant",
+    "trainer.accelerator=cpu",
+    "trainer.enable_progress_bar=false",
+    "callbacks=minimal",
+]
+SMALL = [
+    *COMMON,
+    "model.dropout=0",
+    "trainer.max_epochs=6",
+    "trainer.log_every_n_steps=3",
+    "trainer.precision=64-true",  # so that sums in another order differ by nothing that grows
+]
+DDP = ["trainer=ddp", "trainer.devices=2"]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def in_processes(function: Callable[[], None], log: Path, number: int = 2) -> list[int]:
+    """Exit status of each of `number` processes that find what torchrun gives its own."""
+    port = free_port()
+
+    def task(rank: int) -> None:
+        if number > 1:
+            os.environ.update(
+                {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(number), "GROUP_RANK": "0"},
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port),
+                TORCHELASTIC_RUN_ID="test",
+                TORCHELASTIC_USE_AGENT_STORE="False",
+            )
+        sys.stdout = sys.stderr = log.open("a", buffering=1)
+        train_script.quieten()
+        try:
+            function()
+        except Interrupted as interrupted:
+            sys.exit(128 + interrupted.number)
+
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=task, args=(rank,)) for rank in range(number)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=60)
+        process.kill()
+    return [process.exitcode for process in processes]
+
+
+def train(
+    run_dir: Path, overrides: list[str], *, number: int, before: Callable[[], None] = lambda: None
+) -> list[int]:
+    def function() -> None:
+        before()
+        cache = run_dir.parent / "cache"
+        train_script.train(compose([*overrides, f"run_dir={run_dir}", f"data.cache_dir={cache}"]))
+
+    return in_processes(function, log_file(run_dir), number)
+
+
+def go_on(run_dir: Path, *overrides: str, number: int) -> list[int]:
+    def function() -> None:
+        train_script.go_on(compose([*DDP, "name=other", f"resume={run_dir}", *overrides]), [*overrides])
+
+    return in_processes(function, log_file(run_dir), number)
+
+
+def log_file(run_dir: Path) -> Path:
+    return run_dir.parent / f"{run_dir.name}.log"
+
+
+def note_rows(directory: Path) -> None:
+    """Let each process write the training rows of each of its batches."""
+    step = TranslationModule.training_step
+
+    def noted(self: Any, batch: Any, batch_index: int) -> Any:
+        with (directory / f"rows_{ranks.rank()}").open("a") as file:
+            print(json.dumps([self.trainer.current_epoch, batch.indices.tolist()]), file=file)
+        return step(self, batch, batch_index)
+
+    TranslationModule.training_step = noted
+
+
+def deal_for_two() -> None:
+    """Let one process have the batches of two: as many of them are halved as make their number even."""
+    divide = TokenBatchSampler._divide
+
+    def divided(self: Any, spans: Any) -> Any:
+        self.num_replicas = 2
+        try:
+            return divide(self, spans)
+        finally:
+            self.num_replicas = 1
+
+    TokenBatchSampler._divide = divided
+
+
+def note_writes(directory: Path) -> None:
+    """Let each process but the first write the names of what it writes or renames in `directory`."""
+
+    def noted(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event == "os.rename" or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR))
+        if writes and str(arguments[0]).startswith(str(directory)):
+            os.write(descriptor, f"{arguments[0]}\n".encode())
+
+    if os.environ["RANK"] != "0":
+        descriptor = os.open(directory.parent / "writes", os.O_WRONLY | os.O_CREAT)
+        sys.addaudithook(noted)
+
+
+def read_rows(directory: Path, rank: int) -> list[Any]:
+    return [json.loads(line) for line in (directory / f"rows_{rank}").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("ddp")
+
+
+@pytest.fixture(scope="module")
+def alone(workspace) -> Path:
+    """One process, two batches a step."""
+    directory = workspace / "alone" / "run"
+    directory.parent.mkdir()
+
+    def before() -> None:
+        deal_for_two()
+        note_rows(directory.parent)
+
+    status = train(directory, [*SMALL, "trainer.accumulate_grad_batches=2"], number=1, before=before)
+    assert status == [0], log_file(directory).read_text()
+    return directory
+
+
+def assert_trained_alike(found: Path, expected: Path) -> None:
+    """The same losses, gradients and scores at each step, the same test scores and translations."""
+    one, other = scalars(found), scalars(expected)
+    assert one.keys() == other.keys()
+    for tag, points in other.items():
+        assert [step for step, _ in one[tag]] == [step for step, _ in points], tag
+        assert [value for _, value in one[tag]] == pytest.approx([value for _, value in points], abs=1e-5), (
+            tag
+        )
+    assert max(value for _, value in other["val/bleu"]) > 1
+    scores = [json.loads((run / "metrics.json").read_text()) for run in (found, expected)]
+    for each in scores:
+        del each["training"]["seconds"], each["training"]["tokens_per_second"]
+        del each["attention"]  # floats
+    assert scores[0] == scores[1]
+    assert (found / "hypotheses.txt").read_text() == (expected / "hypotheses.txt").read_text()
+
+
+def test_two_processes_train_as_one_with_twice_the_batches(workspace, alone):
+    directory = workspace / "two" / "run"
+    directory.parent.mkdir()
+
+    def before() -> None:
+        note_rows(directory.parent)
+        note_writes(directory)
+
+    assert train(directory, [*SMALL, *DDP], number=2, before=before) == [0, 0], log_file(
+        directory
+    ).read_text()
+    assert_trained_alike(directory, alone)
+    # Rank 0 has the first of each two batches of the one process, rank 1 the second; each row once an epoch.
+    whole = read_rows(alone.parent, 0)
+    assert [read_rows(directory.parent, rank) for rank in (0, 1)] == [whole[::2], whole[1::2]]
+    for epoch in range(6):
+        assert sorted(row for number, rows in whole for row in rows if number == epoch) == list(range(220))
+    assert (workspace / "two" / "writes").read_text() == ""
+    assert len(list(directory.glob("events.*"))) == len(list(alone.glob("events.*")))
+
+
+def test_two_processes_accumulate_as_one(workspace):
+    parts, whole = workspace / "accumulated", workspace / "whole"
+    short = [*SMALL, "trainer.max_epochs=5"]
+    status = train(parts, [*short, *DDP, "trainer.accumulate_grad_batches=2"], number=2)
+    assert status == [0, 0], log_file(parts).read_text()
+    short += ["trainer.accumulate_grad_batches=4"]
+    assert train(whole, short, number=1, before=deal_for_two) == [0], log_file(whole).read_text()
+    assert_trained_alike(parts, whole)
+
+
+def command(*arguments: str, script: Path = ROOT / "scripts" / "train.py") -> list[str]:
+    return [str(script), *SMALL, *DDP, *arguments]
+
+
+def start(arguments: list[str], log: Path) -> subprocess.Popen:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [sys.executable, *arguments], stdout=file, stderr=file, cwd=ROOT, env=environment
+        )
+
+
+def test_lightning_starts_its_processes(workspace, alone):
+    log = workspace / "lightning.log"
+    process = start(
+        command(f"log_dir={workspace / 'lightning'}", f"data.cache_dir={workspace / 'cache'}"), log
+    )
+    assert process.wait(timeout=100) == 0, log.read_text()
+    [directory] = (workspace / "lightning" / "small").iterdir()
+    assert_trained_alike(directory, alone)
+    assert log.read_text().count("BLEU") == 1
+    assert "Warning" not in log.read_text()
+    names = {path.name for path in directory.iterdir() if "tfevents" not in path.name}
+    assert names == {path.name for path in alone.iterdir() if "tfevents" not in path.name} | {
+        ".hydra",
+        "train.log",
+    }
+
+
+def test_torchrun_starts_one_process_on_each_of_two_nodes(workspace, alone):
+    log, port = workspace / "nodes.log", free_port()
+    nodes = []
+    for number in range(2):
+        nodes.append(
+            start(
+                [
+                    *(
+                        "-m",
+                        "torch.distributed.run",
+                        "--nnodes=2",
+                        f"--node_rank={number}",
+                        "--nproc_per_node=1",
+                    ),
+                    *("--master_addr=127.0.0.1", f"--master_port={port}"),
+                    *command("trainer.devices=1", "trainer.num_nodes=2"),
+                    *(f"log_dir={workspace / 'nodes'}", f"data.cache_dir={workspace / 'nodes_cache'}"),
+                ],
+                log,
+            )
+        )
+        time.sleep(1.1)  # another second, and yet one run directory
+    assert [node.wait(timeout=100) for node in nodes] == [0, 0], log.read_text()
+    [directory] = (workspace / "nodes" / "small").iterdir()
+    assert_trained_alike(directory, alone)
+    assert log.read_text().count("BLEU") == 1
+
+
+FAULT = """
+import importlib.util, sys
+from nmt.errors import UserError
+from nmt.module import TranslationModule
+
+step = TranslationModule.training_step
+
+def training_step(self, batch, batch_index):
+    if self.global_rank == {rank} and batch_index == 3:
+        raise UserError("rank {rank} has had enough")
+    return step(self, batch, batch_index)
+
+TranslationModule.training_step = training_step
+spec = importlib.util.spec_from_file_location("train", {script!r})
+train = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(train)
+sys.argv[1:] = train.for_hydra(sys.argv[1:])
+train.main()
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_that_fails_ends_the_run_with_its_error(rank, workspace):
+    driver, log = workspace / f"fault_{rank}.py", workspace / f"fault_{rank}.log"
+    driver.write_text(FAULT.format(rank=rank, script=str(ROOT / "scripts" / "train.py")))
+    directory = workspace / f"fault_{rank}"
+    arguments = [f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}"]
+    process = start(command(*arguments, script=driver), log)
+    assert process.wait(timeout=60) != 0
+    time.sleep(0.5)
+    assert f"error: rank {rank} has had enough" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert not processes_of(directory)
+
+
+def processes_of(directory: Path) -> list[bytes]:
+    """Command lines that name the directory."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(file.read_bytes())
+        except OSError:  # gone by now
+            continue
+    return [line for line in found if str(directory).encode() in line]
+
+
+def test_a_run_of_two_goes_on_exactly_and_only_with_two(workspace):
+    small = [*COMMON, *DDP, "model.dropout=0.2", "trainer.max_epochs=2", "trainer.log_every_n_steps=3"]
+    small += ["callbacks.checkpoint.every_n_steps=2"]
+    whole, ended = workspace / "uninterrupted", workspace / "ended"
+    assert train(whole, small, number=2) == [0, 0], log_file(whole).read_text()
+
+    def sabotage() -> None:
+        if os.environ["RANK"] == "1":  # and rank 0 learns of it
+            after(TranslationModule, "training_step", 8, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+    assert train(ended, small, number=2, before=sabotage) == [128 + signal.SIGTERM] * 2
+    assert go_on(ended, "trainer.devices=1", number=1) == [1]
+    assert "the run had 2 processes and would go on with 1" in log_file(ended).read_text()
+    assert go_on(ended, number=2) == [0, 0], log_file(ended).read_text()
+    assert_same_run(ended, whole)
+
+
+def test_a_loss_that_is_no_number_on_one_ends_both_and_names_the_rows_of_both(workspace):
+    directory = workspace / "nonfinite" / "run"
+    directory.parent.mkdir()
+
+    def sabotage() -> None:
+        note_rows(directory.parent)
+        step = TranslationModule.training_step
+
+        def training_step(self: Any, batch: Any, batch_index: int) -> Any:
+            bad = batch_index == 2 and self.global_rank == 1
+            return step(self, batch, batch_index) * (float("nan") if bad else 1)
+
+        TranslationModule.training_step = training_step
+
+    # The batch is the first of its window: no gradient has told rank 0 of it.
+    overrides = [*SMALL, *DDP, "trainer.accumulate_grad_batches=2"]
+    assert train(directory, overrides, number=2, before=sabotage) == [1, 1]
+    assert log_file(directory).read_text().count("UserError: the loss is nan at step 1") == 2
+    rows = [read_rows(directory.parent, rank)[2][1] for rank in (0, 1)]
+    assert json.loads((directory / "nonfinite_batch.json").read_text())["rows"] == rows[0] + rows[1]
+
+
+def test_all_processes_agree_when_the_run_started(tmp_path):
+    def function() -> None:
+        time.sleep(1.1 * int(os.environ["RANK"]))
+        (tmp_path / os.environ["RANK"]).write_text(ranks.started("%Y-%m-%d_%H-%M-%S.%f"))
+        while len(list(tmp_path.glob("[0-9]"))) < 2:  # rank 0 has the store
+            time.sleep(0.05)
+
+    assert in_processes(function, tmp_path / "log") == [0, 0], (tmp_path / "log").read_text()
+    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()
+
+
+def test_tasks_of_a_slurm_job_step_agree_too(monkeypatch):
+    for key, value in {"SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_ID": "71", "SLURM_STEP_ID": "0"}.items():
+        monkeypatch.setenv(key, value)
+    assert ranks.started("%Y") == "job_71_0"
+
+
+def test_processes_that_do_not_fit_are_refused(monkeypatch):
+    trainer = L.Trainer(
+        accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False
+    )
+    with pytest.raises(UserError, match="a sweep"):
+        launch.check_launch(trainer, num_before=None, sweep=True)
+    launch.check_launch(trainer, num_before=2, sweep=False)
+    with pytest.raises(UserError, match="had 3 processes and would go on with 2"):
+        launch.check_launch(trainer, num_before=3, sweep=False)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(UserError, match=r"started 4 processes, but trainer\.devices=2 .* makes 2"):
+        launch.check_launch(trainer, num_before=None, sweep=False)
+
+
+def test_a_sweep_on_a_cluster_composes():
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs nmt[cluster]")
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        cfg = hydra.compose("train", overrides=["hydra/launcher=submitit_slurm"], return_hydra_config=True)
+    assert cfg.hydra.launcher._target_.endswith("SlurmLauncher")
