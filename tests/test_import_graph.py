@@ -17,7 +17,7 @@ DATA = {
     "data.tokenizer",
 }
 # Folders that are one room: their files import each other freely, and count as the folder to everyone else.
-ROOMS = ("attention", "alignment", "plotting", "decoding", "run", "callbacks")
+ROOMS = ("attention", "alignment", "plotting", "decoding", "run", "callbacks", "benchmark")
 # Module of nmt -> the modules of nmt that it may import. `errors` is open to all.
 ALLOWED: dict[str, set[str]] = {
     "": {"run"},  # nmt/__init__.py
@@ -54,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "resume": set(),
 }
 ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands", "launch", "resume")}
+ALLOWED["benchmark"] = {"data.batching", "decoding", "losses", "masks", "models.base", "module"}
 ALLOWED["comparison"] = set()
 ALLOWED["comparison.runs"] = {"run", "metrics"}
 ALLOWED["comparison.figures"] = {"comparison.runs", "metrics"}
