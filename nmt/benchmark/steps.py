@@ -1,0 +1,124 @@
+"""What is timed: whole training steps, and translations of a fixed length."""
+
+import itertools
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.data.batching import Batch, TokenBatchSampler
+from nmt.decoding import search
+from nmt.losses import LossSum
+from nmt.masks import padding_mask
+from nmt.models.base import Translator
+from nmt.module import TranslationModule
+
+PRECISIONS = ("32-true", "bf16-mixed")
+
+
+class TrainingStep:
+    """Forward, loss, backward, mean over the target tokens, clipping and update: all of an optimizer step."""
+
+    def __init__(
+        self,
+        module: TranslationModule,
+        optimizer: torch.optim.Optimizer,
+        *,
+        clip_norm: float,
+        precision: str,
+    ) -> None:
+        if precision not in PRECISIONS:
+            raise ValueError(f"precision={precision}: choose one of {', '.join(PRECISIONS)}")
+        self.module, self.optimizer = module.train(), optimizer
+        self.clip_norm, self.precision = clip_norm, precision
+        self.device = next(module.parameters()).device
+
+    def __call__(self, batch: Batch) -> None:
+        loss = self.loss(batch)
+        loss.smoothed.backward()
+        parameters = list(self.module.parameters())
+        torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1 / loss.num_tokens)
+        torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def loss(self, batch: Batch) -> LossSum:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16-mixed"):
+            return self.module.loss_of(batch)
+
+
+def train_seconds(step: TrainingStep, batches: Sequence[Batch]) -> float:
+    """Seconds of one optimizer step on each of `batches`."""
+    step.module.train()
+    with stopwatch(step.device) as seconds:
+        for batch in batches:
+            step(batch)
+    return seconds[0]
+
+
+@torch.inference_mode()
+def decode_seconds(
+    translator: Translator, sources: Sequence[Tensor], *, beam_size: int, length: int
+) -> float:
+    """Seconds to translate each of `sources` [B, S]. Every translation has `length` pieces, whatever the weights."""
+    translator.eval()
+    with stopwatch(sources[0].device) as seconds:
+        for src in sources:
+            search(
+                translator,
+                src,
+                beam_size=beam_size,
+                min_length=length,
+                max_length_ratio=0.0,
+                max_length_extra=length,
+            )
+    return seconds[0]
+
+
+def first(batches: Iterable[Batch], num_batches: int, device: torch.device) -> list[Batch]:
+    """The first of `batches`, on `device`."""
+    return [
+        Batch(*(None if part is None else part.to(device) for part in batch))  # type: ignore[arg-type]
+        for batch in itertools.islice(batches, num_batches)
+    ]
+
+
+def num_target_tokens(batches: Iterable[Batch], pad_id: int) -> int:
+    """Target pieces, end of sentence included, padding not."""
+    return sum(int(padding_mask(batch.tgt_out, pad_id).sum()) for batch in batches)
+
+
+def padding_shares(sampler: TokenBatchSampler) -> dict[str, float]:
+    """Padded cells over all cells of an epoch's batches: of the source, of the target, and of both together."""
+    rows_of = list(sampler)
+    cells, real = {}, {}
+    for side, lengths in (("source", sampler.src_lengths), ("target", sampler.tgt_lengths)):
+        cells[side] = sum(len(rows) * int(lengths[rows].max()) for rows in rows_of)
+        real[side] = sum(int(lengths[rows].sum()) for rows in rows_of)
+    cells["both"], real["both"] = sum(cells.values()), sum(real.values())
+    return {side: 1 - real[side] / cells[side] for side in cells}
+
+
+def leave(*_: Any) -> None:
+    """End the process at once: as a callback, the end of a training run whose start is measured."""
+    os._exit(0)
+
+
+@contextmanager
+def stopwatch(device: torch.device) -> Iterator[list[float]]:
+    """A list that holds the seconds of the block once it is left and the device has done its work."""
+    seconds: list[float] = []
+    _synchronize(device)
+    started = time.perf_counter()
+    yield seconds
+    _synchronize(device)
+    seconds.append(time.perf_counter() - started)
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

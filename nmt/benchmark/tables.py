@@ -1,0 +1,165 @@
+"""Figures of measurements that were repeated, as a person reads them: medians with their spread, and ratios."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LABELS = {
+    "train_tokens_per_second": "training, target tokens/s",
+    "efficiency": "efficiency",
+    "train_gflops": "products in training, GFLOP/s",
+    "products_gflops": "products alone, GFLOP/s",
+    "square_gflops": "a large square one, GFLOP/s",
+    "loader_share": "share of waiting for batches",
+    "memory_mib": "memory of training, MiB",
+    "greedy_sentences_per_second": "greedy, sentences/s",
+    "beam_sentences_per_second": "beam, sentences/s",
+    "startup_seconds": "start to first step, s",
+}
+
+
+def summary(values: Sequence[float]) -> dict[str, Any]:
+    """The median of repeated measurements, with their spread."""
+    return {
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+        "values": list(values),
+    }
+
+
+def paired_ratio(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
+    """The ratio of measurements that took turns with those of a baseline, turn by turn."""
+    return summary([value / base for value, base in zip(values, baseline, strict=True)])
+
+
+def report(result: dict[str, Any]) -> str:
+    """All that was measured, as tables: rates, ratios to the first variant, where time goes."""
+    variants = result["variants"]
+    sections = [_facts(result), _measures(variants)]
+    if len(variants) > 1:
+        sections.append(_ratios(variants))
+    sections += [_time(name, variant) for name, variant in variants.items()]
+    return "\n\n".join(sections)
+
+
+def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Ratios after / before of the medians of two results, for the variants that both have.
+
+    The range is from the least after over the most before to the opposite. Raises ValueError where there is no
+    such variant.
+    """
+    common = [name for name in after["variants"] if name in before["variants"]]
+    if not common:
+        raise ValueError(
+            f"no variant is in both: {', '.join(before['variants'])}; {', '.join(after['variants'])}"
+        )
+    rows = []
+    for name in common:
+        old, new = (result["variants"][name]["measures"] for result in (before, after))
+        for key in [key for key in LABELS if key in old and key in new]:
+            ratio = extreme_ratio(new[key], old[key])
+            values = [_figure(key, old[key]), _figure(key, new[key]), _spread(ratio, ".3f")]
+            rows.append([name, LABELS[key], *values])
+    notes = [
+        f"{key}: {before['machine'].get(key)} before, {value} after"
+        for key, value in after["machine"].items()
+        if before["machine"].get(key) != value
+    ]
+    return "\n".join([_table(["", "", "before", "after", "ratio"], rows), *notes])
+
+
+def extreme_ratio(figure: Mapping[str, float], baseline: Mapping[str, float]) -> dict[str, float]:
+    """The ratio of two medians, and what it could be at most and at least within both spreads."""
+    return {
+        "median": figure["median"] / baseline["median"],
+        "min": figure["min"] / baseline["max"],
+        "max": figure["max"] / baseline["min"],
+    }
+
+
+def _facts(result: dict[str, Any]) -> str:
+    machine, settings, data = result["machine"], result["settings"], result["data"]
+    padding = data["padding"]
+    return "\n".join(
+        [
+            f"{machine['gpu'] or machine['cpu']}, {machine['num_threads']} of {machine['num_cores']} cores "
+            f"(load {machine['load']}), torch {machine['torch']}, {settings['precision']}",
+            f"{data['num_batches']} batches of at most {settings['data']['max_tokens']:,} tokens, "
+            f"{data['num_target_tokens']:,} target tokens; padding {padding['source']:.1%} of the source, "
+            f"{padding['target']:.1%} of the target, {padding['both']:.1%} in all",
+            f"{data['num_pairs']:,} pairs prepared at {data['prepare_pairs_per_second']:,.0f}/s "
+            f"(reading {data['read_pairs_per_second']:,.0f}/s, pieces {data['split_pairs_per_second']:,.0f}/s), "
+            f"vocabulary in {data['vocabulary_seconds']:.1f} s",
+        ]
+    )
+
+
+def _measures(variants: Mapping[str, Any]) -> str:
+    keys = [key for key in LABELS if any(key in each["measures"] for each in variants.values())]
+    rows = [
+        [LABELS[key], *(_figure(key, each["measures"].get(key)) for each in variants.values())]
+        for key in keys
+    ]
+    rows.append(["parameters", *(f"{each['num_parameters']:,}" for each in variants.values())])
+    return _table(["", *variants], rows)
+
+
+def _ratios(variants: Mapping[str, Any]) -> str:
+    first, *others = variants
+    baseline = variants[first]["measures"]
+    rows = []
+    for key in baseline:
+        row = [LABELS[key]]
+        for name in others:
+            figure = variants[name]["measures"].get(key)
+            row.append(
+                ""
+                if figure is None
+                else _spread(paired_ratio(figure["values"], baseline[key]["values"]), ".3f")
+            )
+        rows.append(row)
+    return _table([f"ratio to {first}", *others], rows)
+
+
+def _time(name: str, variant: Mapping[str, Any]) -> str:
+    products = [
+        [f"  {shape}", f"{part['share']:.1%}", f"{part['gflops']:,.1f} GFLOP/s"]
+        for shape, part in list(variant["products"].items())[:5]
+    ]
+    operators = [[f"  {operator}", f"{share:.1%}"] for operator, share in variant["operators"].items()]
+    return "\n".join(
+        [
+            f"{name}: the products' time by the matrix multiplied with",
+            _table([], products),
+            f"{name}: the step's time by operator",
+            _table([], operators),
+        ]
+    )
+
+
+def _figure(key: str, figure: Mapping[str, float] | None) -> str:
+    if figure is None:
+        return ""
+    if key in ("efficiency", "loader_share"):
+        return _spread(figure, ".1%")
+    return _spread(figure, ",.0f" if figure["median"] >= 1000 else ".3g")
+
+
+def _spread(figure: Mapping[str, float], form: str) -> str:
+    """`12.3 (12.1–12.9)`; without the spread where there was one measurement."""
+    median, low, high = (format(figure[key], form) for key in ("median", "min", "max"))
+    return median if figure["min"] == figure["max"] else f"{median} ({low}–{high})"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell, the first to the left, the others to the right."""
+    lines = [head, *rows] if head else list(rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if number == 0 else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,289 @@
+"""Measure how fast models train and decode, what memory they take, and where the time goes."""
+
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import datasets
+import hydra
+import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
+
+from nmt import benchmark as measure
+from nmt.benchmark import Decoding, Subject, TrainingStep
+from nmt.commands import CONFIGS, command
+from nmt.data.datamodule import TranslationDataModule
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+from nmt.module import TranslationModule
+from nmt.run import build_translator, read_splits, write_atomically
+from nmt.schedules import constant
+
+EXIT_AFTER_FIRST_STEP = (
+    "trainer.enable_progress_bar=false",
+    "+callbacks.leave._target_=lightning.pytorch.callbacks.LambdaCallback",
+    "+callbacks.leave.on_train_batch_end._target_=hydra.utils.get_method",
+    "+callbacks.leave.on_train_batch_end.path=nmt.benchmark.leave",
+)
+
+
+def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+    """Print and return what was measured; with `output`, write it there as JSON.
+
+    `overrides` are those that `cfg` was composed with: each variant is composed from them and its own.
+    """
+    check(cfg)
+    device = pick_device(cfg.device)
+    machine = measure.machine(device)  # its load too, before this adds to it
+    decoding = Decoding(cfg.num_decode_batches, cfg.beam_size, cfg.decode_length)
+    composed = compose_variants(cfg, overrides)
+    bar: Any = tqdm(total=3 + len(composed) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
+    with bar, tempfile.TemporaryDirectory() as directory:
+        data, preparation = prepare(cfg.data, cfg.seed, Path(directory) / "cache", bar)
+        batches = measure.first(data.train_dataloader(), cfg.num_batches, device)
+        if not batches:
+            raise UserError("the data give no batch")
+        subjects = {}
+        for name, (each, _) in composed.items():
+            bar.set_description(f"{name}: memory, products")
+            build = partial(build_step, each, data.tokenizer, device)
+            subjects[name] = Subject(build, batches, decoding=decoding)
+            bar.update()
+        for turn in range(cfg.repeats + 1):
+            for name, subject in subjects.items():
+                bar.set_description(f"{name}: turn {turn} of {cfg.repeats}")
+                subject.take_turn(data.train_dataloader(), counts=turn > 0)
+                bar.update()
+        for name, (each, own) in composed.items():
+            bar.set_description(f"{name}: where time goes, start-up")
+            subjects[name].find_operators(cfg.num_operators)
+            if cfg.startup:
+                seconds = startup_seconds(each, own)
+                subjects[name].figures["startup_seconds"] = [seconds]
+            bar.update()
+    result = {
+        "machine": machine,
+        "settings": OmegaConf.to_container(cfg, resolve=True),
+        "data": preparation
+        | {
+            "num_batches": len(batches),
+            "num_target_tokens": measure.num_target_tokens(batches, data.tokenizer.pad_id),
+            "padding": measure.padding_shares(data.sampler("train", shuffle=True)),
+        },
+        "variants": {
+            name: subjects[name].result() | {"overrides": own} for name, (_, own) in composed.items()
+        },
+    }
+    print(measure.report(result))
+    if cfg.output is not None:
+        write_atomically(Path(cfg.output), json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    return result
+
+
+def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> TrainingStep:
+    """The training step of a configuration: the model with its first weights, and its optimizer."""
+    torch.manual_seed(cfg.seed)
+    module = TranslationModule(
+        build_translator(cfg.model, tokenizer),
+        optimizer=hydra.utils.instantiate(cfg.optimizer),
+        scheduler=partial(constant, warmup_steps=0),
+        label_smoothing=cfg.label_smoothing,
+        guided_alignment=0.0,
+    ).to(device)
+    return TrainingStep(
+        module,
+        module.optimizer_factory(module.parameters()),
+        clip_norm=cfg.gradient_clip_val,
+        precision=cfg.precision,
+    )
+
+
+# --- what is measured -----------------------------------------------------------------------------------
+
+
+def check(cfg: DictConfig) -> None:
+    """Raise UserError for a number that is too small, and for settings that exclude each other."""
+    for key in ("num_batches", "num_decode_batches", "decode_length", "beam_size", "repeats"):
+        if cfg[key] < 1:
+            raise UserError(f"{key}={cfg[key]}: give a whole number of at least 1")
+    if cfg.attentions is not None and cfg.variants is not None:
+        raise UserError("give attentions or variants, not both")
+    if cfg.precision not in measure.PRECISIONS:
+        raise UserError(f"precision={cfg.precision}: choose one of {', '.join(measure.PRECISIONS)}")
+    if cfg.output is not None and not Path(cfg.output).parent.is_dir():
+        raise UserError(f"output={cfg.output}: there is no folder {Path(cfg.output).parent}")
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of this name; `auto` is the GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name not in ("cpu", "cuda"):
+        raise UserError(f"device={name}: choose one of auto, cpu, cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device=cuda: this machine has no GPU that torch can use")
+    return torch.device(name)
+
+
+def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, tuple[DictConfig, list[str]]]:
+    """The configuration of each variant, with all of its overrides. Raises UserError where the data differ."""
+    if cfg.attentions is not None:
+        variants = {str(name): [f"attention={name}"] for name in cfg.attentions}
+    elif cfg.variants is not None:
+        variants = {str(name): list(map(str, own)) for name, own in cfg.variants.items()}
+    else:
+        return {cfg.name: (cfg, list(overrides))}
+    if not variants:
+        raise UserError("there is nothing to compare: name an attention or a variant")
+    composed = {}
+    for name, own in variants.items():
+        replaced = {key_of(each) for each in own} | {"attentions", "variants", "name"}
+        all_of_them = [each for each in overrides if key_of(each) not in replaced] + own
+        each = hydra.compose("benchmark", overrides=all_of_them)
+        each.name = name
+        if plain(each.data) != plain(cfg.data):
+            raise UserError(f"variant {name} changes data: all that are compared share their batches")
+        composed[name] = (each, all_of_them)
+    return composed
+
+
+def key_of(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
+
+
+def plain(config: Any) -> Any:
+    return OmegaConf.to_container(config, resolve=True)
+
+
+def prepare(
+    cfg: DictConfig, seed: int, cache_dir: Path, bar: Any
+) -> tuple[TranslationDataModule, dict[str, float]]:
+    """Read the text, make the vocabulary, split into pieces: the data module, and how fast each went.
+
+    Nothing of it is cached, but for what the Hub sent, which stays where it is.
+    """
+    datasets.disable_caching()
+    datasets.disable_progress_bars()
+    if cached_anew(cfg):
+        cfg = OmegaConf.merge(cfg, {"reader": {"cache_dir": str(cache_dir)}})
+    clock = [time.perf_counter()]
+
+    def done(next_part: str) -> None:
+        clock.append(time.perf_counter())
+        bar.update()
+        bar.set_description(next_part)
+
+    bar.set_description("reading")
+    splits = read_splits(cfg, ("train", "val"))
+    done("vocabulary")
+    tokenizer = make_tokenizer(cfg.tokenizer, splits["train"])
+    done("pieces")
+    data = TranslationDataModule(
+        splits,
+        tokenizer,
+        max_length=cfg.max_length,
+        max_ratio=cfg.max_ratio,
+        max_tokens=cfg.max_tokens,
+        num_workers=cfg.num_workers,
+        seed=seed,
+        guided=False,
+    )
+    done("batches")
+    reading, vocabulary, pieces = (b - a for a, b in itertools.pairwise(clock))
+    num_pairs = sum(len(split) for split in splits.values())
+    return data, {
+        "num_pairs": num_pairs,
+        "vocabulary_seconds": vocabulary,
+        "read_pairs_per_second": num_pairs / reading,
+        "split_pairs_per_second": num_pairs / pieces,
+        "prepare_pairs_per_second": num_pairs / (reading + pieces),
+    }
+
+
+def make_tokenizer(cfg: DictConfig, train: datasets.Dataset) -> Tokenizer:
+    """The given SentencePiece model or models, else one trained on the training text."""
+    if cfg.model is not None:
+        return Tokenizer.from_models(*([cfg.model] if isinstance(cfg.model, str) else cfg.model))
+    return Tokenizer.train(
+        train["src"],
+        train["tgt"],
+        model_type=cfg.model_type,
+        joint=cfg.joint,
+        vocab_size=cfg.vocab_size,
+        character_coverage=cfg.character_coverage,
+    )
+
+
+def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
+    """Seconds of scripts/train.py, as a process of its own, from its start to the end of its first step.
+
+    Raises UserError with its last line where it fails.
+    """
+    known = hydra.compose("train")
+    arguments = [
+        each
+        for each in overrides
+        if key_of(each).partition(".")[0] in known or (CONFIGS / key_of(each).partition("@")[0]).is_dir()
+    ]
+    arguments += [*EXIT_AFTER_FIRST_STEP, f"trainer.precision={cfg.precision}"]
+    if cfg.device != "auto":
+        arguments.append(f"trainer.accelerator={cfg.device}")
+    with tempfile.TemporaryDirectory() as directory:
+        arguments.append(f"log_dir={directory}/logs")
+        if cached_anew(cfg.data):
+            arguments.append(f"data.cache_dir={directory}/cache")
+        started = time.perf_counter()
+        process = subprocess.run(
+            [sys.executable, str(Path(__file__).with_name("train.py")), *arguments],
+            capture_output=True,
+            text=True,
+        )
+        seconds = time.perf_counter() - started
+    if process.returncode:
+        lines = (process.stderr or process.stdout).strip().splitlines()
+        raise UserError(f"scripts/train.py did not start: {lines[-1] if lines else process.returncode}")
+    return seconds
+
+
+def cached_anew(cfg: DictConfig) -> bool:
+    """Whether text can be read again without asking the Hub for it."""
+    return "path" not in cfg or cfg.path is not None
+
+
+def compare(files: Any) -> None:
+    """Print the ratios of two files that were written by `output=`."""
+    if not OmegaConf.is_list(files) or len(files) != 2:
+        raise UserError(f"compare={files}: give two files, [A.json,B.json]")
+    results = []
+    for file in files:
+        try:
+            results.append(json.loads(Path(file).read_text("utf-8")))
+        except ValueError as error:
+            raise UserError(f"{file} is not JSON: {error}") from error
+        if not {"machine", "variants"} <= set(results[-1]):
+            raise UserError(f"{file} was not written by benchmark.py")
+    try:
+        print(measure.compare(*results))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+@command("benchmark")
+def main(cfg: DictConfig) -> None:
+    if cfg.compare is not None:
+        compare(cfg.compare)
+    else:
+        benchmark(cfg, list(HydraConfig.get().overrides.task))
+
+
+if __name__ == "__main__":
+    main()

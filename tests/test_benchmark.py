@@ -1,0 +1,307 @@
+"""The measuring instrument: what it counts, and the arithmetic of what it prints. Never how fast anything is."""
+
+import importlib.util
+import json
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import hydra
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.data import DataLoader
+from torch.utils.flop_counter import FlopCounterMode
+
+from nmt import benchmark
+from nmt.benchmark import Product, TrainingStep, steps
+from nmt.data.batching import TokenBatchSampler, collate
+from nmt.errors import UserError
+from nmt.module import TranslationModule
+from nmt.run import instantiate
+from nmt.schedules import constant
+
+ROOT = Path(__file__).resolve().parents[1]
+PAD, BOS, EOS, VOCAB = 0, 1, 2, 23
+SIZES = {"gru": ("model.hidden_size=8", "model.embedding_size=8"), "transformer": ("model.size=8",)}
+SIZES["lstm"] = SIZES["gru"]
+TINY_DATA = ("data.num_train=200", "data.num_val=10", "data.num_test=10", "data.tokenizer.vocab_size=300")
+
+
+def compose(*overrides: str):
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        return hydra.compose("benchmark", overrides=["name=tiny", *overrides])
+
+
+def make_step(model: str, *overrides: str, clip_norm: float = 1.0) -> TrainingStep:
+    cfg = compose(f"model={model}", *SIZES[model], *overrides)
+    torch.manual_seed(0)
+    ids = {"src_vocab_size": VOCAB, "tgt_vocab_size": VOCAB, "joint_vocabulary": True}
+    special = {"pad_id": PAD, "bos_id": BOS, "eos_id": EOS}
+    module = TranslationModule(
+        instantiate(cfg.model, **ids, **special),
+        optimizer=hydra.utils.instantiate(cfg.optimizer),
+        scheduler=partial(constant, warmup_steps=0),
+        label_smoothing=0.1,
+        guided_alignment=0.0,
+    )
+    optimizer = module.optimizer_factory(module.parameters())
+    return TrainingStep(module, optimizer, clip_norm=clip_norm, precision="32-true")
+
+
+def make_batches(num_batches: int = 2):
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "index": i,
+            "src_ids": [*rng.integers(3, VOCAB, n), EOS],
+            "tgt_ids": [*rng.integers(3, VOCAB, m), EOS],
+        }
+        for i, (n, m) in enumerate(rng.integers(1, 9, (3 * num_batches, 2)))
+    ]
+    return [
+        collate(rows[start : start + 3], pad_id=PAD, bos_id=BOS) for start in range(0, 3 * num_batches, 3)
+    ]
+
+
+def load_script():
+    path = ROOT / "scripts" / "benchmark.py"
+    specification = importlib.util.spec_from_file_location("scripts_benchmark", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+# --- what is counted ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (lambda x: nn.Linear(8, 3)(x), {(1, 20, 8, 3): 1}),
+        (lambda x: x @ torch.ones(8), {(1, 20, 8, 1): 1}),
+        (lambda x: nn.GRU(8, 16, batch_first=True)(x), {(1, 20, 8, 48): 1, (1, 4, 16, 48): 5}),
+        (lambda x: nn.LSTM(8, 16, batch_first=True)(x), {(1, 20, 8, 64): 1, (1, 4, 16, 64): 5}),
+        (lambda x: F.scaled_dot_product_attention(x, x, x), {(4, 5, 8, 5): 1, (4, 5, 5, 8): 1}),
+    ],
+    ids=["linear", "vector", "gru", "lstm", "fused attention"],
+)
+def test_products_are_those_of_the_equations(run, expected):
+    """x [4, 5, 8]; recurrent layers read all 5 positions at once and step their states one by one."""
+    products = benchmark.count_products(partial(run, torch.randn(4, 5, 8)))
+    assert products == {Product(*shape, torch.float32): count for shape, count in expected.items()}
+
+
+@pytest.mark.parametrize("model", ["gru", "transformer"])
+def test_a_training_step_multiplies_as_often_as_pytorch_counts(model):
+    """But for the gradient of the encoder's first states, zeros that nothing learns."""
+    step, batches = make_step(model), make_batches()
+    products = benchmark.products_of(step, batches)
+    ours = sum(count * part.operations for each, count in products.items() for part in each.with_gradients())
+    unlearnt = sum(2 * (2 * len(batch.src) * 8 * 24) for batch in batches) if model == "gru" else 0
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        for batch in batches:
+            step(batch)
+    assert ours - unlearnt == counter.get_total_flops()
+
+
+def test_what_is_computed_twice_to_save_memory_counts_once():
+    plain, twice = (make_step("gru", f"model.gradient_checkpointing={each}") for each in ("false", "true"))
+    batches = make_batches()
+    assert sum(
+        count * each.operations for each, count in benchmark.products_of(plain, batches).items()
+    ) == sum(count * each.operations for each, count in benchmark.products_of(twice, batches).items())
+
+
+def test_counting_leaves_the_random_numbers_of_training_alone():
+    step, batches = make_step("gru"), make_batches()
+    state = torch.get_rng_state()
+    benchmark.products_of(step, batches)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_costs_hold_every_operation_of_the_products_and_their_gradients():
+    products = {Product(1, 3, 4, 5, torch.float32): 6, Product(1, 7, 4, 5, torch.float32): 1}
+    products[Product(2, 3, 4, 5, torch.float32)] = 2
+    costs = benchmark.measure_products(products, torch.device("cpu"))
+    assert {name: cost.operations for name, cost in costs.items()} == {
+        "4 x 5": 3 * 2 * (6 * 3 + 7) * 4 * 5,
+        "between activations": 3 * 2 * 2 * 2 * 3 * 4 * 5,
+    }
+    assert all(cost.seconds > 0 for cost in costs.values())
+
+
+def test_tokens_and_padding_are_those_of_a_count_by_hand():
+    batches = make_batches()
+    tokens = sum(1 for batch in batches for row in batch.tgt_out.tolist() for piece in row if piece != PAD)
+    assert benchmark.num_target_tokens(batches, PAD) == tokens
+    rng = np.random.default_rng(0)
+    src, tgt = rng.integers(1, 20, (2, 300))
+    sampler = TokenBatchSampler(src, tgt, max_tokens=64, shuffle=True, seed=1)
+    cells, padded = {"source": 0, "target": 0}, {"source": 0, "target": 0}
+    for rows in sampler:
+        for side, lengths in (("source", src), ("target", tgt)):
+            longest = max(lengths[row] for row in rows)
+            for row in rows:
+                cells[side] += longest
+                padded[side] += longest - lengths[row]
+    shares = benchmark.padding_shares(sampler)
+    assert shares["source"] == pytest.approx(padded["source"] / cells["source"])
+    assert shares["target"] == pytest.approx(padded["target"] / cells["target"])
+    assert shares["both"] == pytest.approx(sampler.padding_share())
+
+
+# --- what is timed --------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:You defined a .validation_step.")
+def test_the_timed_step_is_the_step_of_a_training_run():
+    """The same weights as Lightning's trainer makes of the same batches; the clipping takes effect."""
+    batches, clip_norm = make_batches(3), 0.1
+    timed, trained = (make_step("gru", "model.dropout=0", clip_norm=clip_norm) for _ in range(2))
+    assert benchmark.train_seconds(timed, batches) > 0
+    trainer = L.Trainer(
+        max_epochs=1,
+        limit_val_batches=0,
+        accelerator="cpu",
+        gradient_clip_val=clip_norm,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(trained.module, DataLoader(batches, batch_size=None))
+    for ours, theirs in zip(timed.module.parameters(), trained.module.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_every_timed_translation_has_the_same_length(beam_size, monkeypatch):
+    search, found = steps.search, []
+
+    def remember(*arguments, **settings):
+        found.extend(search(*arguments, **settings))
+        return found
+
+    monkeypatch.setattr(steps, "search", remember)
+    translator = make_step("gru").module.translator
+    sources = [batch.src for batch in make_batches()]
+    benchmark.decode_seconds(translator, sources, beam_size=beam_size, length=7)
+    assert [len(hypotheses[0].ids) for hypotheses in found] == [7] * 6
+
+
+def test_memory_is_the_most_that_was_held_at_once():
+    size = 2**26  # bytes: far from what else the process does
+
+    def work() -> None:
+        for _ in range(3):
+            torch.ones(size // 4).mul_(2)
+
+    memory = benchmark.peak_memory(work, torch.device("cpu"))
+    if memory is None:
+        pytest.skip("this system does not tell")
+    assert size <= memory < 1.5 * size
+
+
+# --- figures --------------------------------------------------------------------------------------------
+
+
+def test_ratios_are_taken_turn_by_turn_and_between_files_at_their_extremes():
+    """A machine that slows by half between the turns changes no ratio of what took turns."""
+    assert benchmark.paired_ratio([30, 15, 33], [10, 5, 10]) == {
+        "median": 3.0,
+        "min": 3.0,
+        "max": 3.3,
+        "values": [3.0, 3.0, 3.3],
+    }
+    ratio = benchmark.extreme_ratio(benchmark.summary([4, 6, 5]), benchmark.summary([1, 2, 4]))
+    assert ratio == {"median": 5 / 2, "min": 4 / 4, "max": 6 / 1}
+
+
+def test_two_results_without_a_variant_in_common_are_not_compared():
+    one, other = ({"machine": {}, "variants": {name: {"measures": {}}}} for name in ("gru", "lstm"))
+    with pytest.raises(ValueError, match="gru; lstm"):
+        benchmark.compare(one, other)
+
+
+# --- the command ----------------------------------------------------------------------------------------
+
+
+def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_path, capsys):
+    script = load_script()
+    overrides = [
+        *(*TINY_DATA, *SIZES["gru"], "attentions=[luong_dot,none]", "startup=false", "device=cpu"),
+        *("data.max_tokens=256", "num_batches=2", "repeats=2", "decode_length=3", "beam_size=2"),
+        f"output={tmp_path}/result.json",
+    ]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
+        result = script.benchmark(cfg, ["name=tiny", *overrides])
+    printed = capsys.readouterr().out
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    assert list(result["variants"]) == ["luong_dot", "none"]
+    assert result["data"]["num_batches"] == 2
+    assert result["data"]["num_pairs"] == 210
+    for variant in result["variants"].values():
+        measures = variant["measures"]
+        assert set(measures) >= set(benchmark.LABELS) - {"memory_mib", "startup_seconds"}
+        efficiency, trained, alone = (
+            np.array(measures[key]["values"]) for key in ("efficiency", "train_gflops", "products_gflops")
+        )
+        np.testing.assert_allclose(efficiency, trained / alone)
+        assert sum(part["share"] for part in variant["products"].values()) == pytest.approx(1)
+        assert 0 < sum(variant["operators"].values()) <= 1 + 1e-9
+        assert all(len(measures[key]["values"]) == 2 for key in ("efficiency", "beam_sentences_per_second"))
+    for text in ("ratio to luong_dot", "training, target tokens/s", "padding", "torch"):
+        assert text in printed
+    script.compare(_files(tmp_path / "result.json"))
+    assert "1.000" in capsys.readouterr().out
+
+
+def _files(file: Path):
+    return compose(f"compare=[{file},{file}]").compare
+
+
+def test_start_up_ends_with_the_first_step_of_a_real_training_run():
+    """A run of many epochs is over at once."""
+    script = load_script()
+    overrides = ["name=tiny", *TINY_DATA, *SIZES["gru"], "num_batches=1", "device=cpu"]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        cfg = hydra.compose("benchmark", overrides=overrides)
+        assert script.startup_seconds(cfg, overrides) > 0
+
+
+def test_a_start_that_fails_says_why(monkeypatch):
+    script = load_script()
+    failed = subprocess.CompletedProcess(
+        [], 1, stdout="", stderr="a warning\ntrain.py: error: no such file\n"
+    )
+    monkeypatch.setattr(script.subprocess, "run", lambda *arguments, **settings: failed)
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        cfg = hydra.compose("benchmark", overrides=["name=tiny"])
+        with pytest.raises(UserError, match=r"did not start: train\.py: error: no such file"):
+            script.startup_seconds(cfg, [])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["variants={a:['data.max_tokens=64']}"], "variant a changes data"),
+        (["attentions=[none]", "variants={a:[]}"], "not both"),
+        (["attentions=[]"], "nothing to compare"),
+        (["repeats=0"], "repeats=0"),
+        (["precision=16"], "precision=16"),
+        (["device=tpu"], "device=tpu"),
+        (["output=no_such_folder/a.json"], "no folder no_such_folder"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
+    script = load_script()
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
+        with pytest.raises(UserError, match=message):
+            script.benchmark(cfg, overrides)
