@@ -72,7 +72,7 @@ def draw(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> N
     if cfg.heatmaps is not None:
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
-        plotting.write_page(list(pictures.values()), cfg.page, title=f"{cfg.src} by {cfg.run}")
+        plotting.write_page(list(pictures.values()), cfg.page, title=f"{Path(cfg.src).name}, aligned by {Path(cfg.run).name}")
 
 
 def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> AlignmentScore:

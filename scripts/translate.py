@@ -52,7 +52,7 @@ def translate(cfg: DictConfig) -> None:
     if cfg.heatmaps is not None:
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
-        plotting.write_page(list(pictures.values()), cfg.page, title=f"Translations by {cfg.run}")
+        plotting.write_page(list(pictures.values()), cfg.page, title=f"Translations by {run.directory.name}")
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:
