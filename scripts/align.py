@@ -72,7 +72,8 @@ def draw(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> N
     if cfg.heatmaps is not None:
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
-        plotting.write_page(list(pictures.values()), cfg.page, title=f"{Path(cfg.src).name}, aligned by {Path(cfg.run).name}")
+        title = f"{Path(cfg.src).name}, aligned by {Path(cfg.run).name}"
+        plotting.write_page(list(pictures.values()), cfg.page, title=title)
 
 
 def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> AlignmentScore:
