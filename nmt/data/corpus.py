@@ -113,9 +113,8 @@ def read_grammar(
             texts = {"en": pair.en, "vi": pair.vi}
             yield texts[src_lang], texts[tgt_lang], grammar.pharaoh(sorted(links))
 
-    source = Path(grammar.__file__).read_bytes() + Path(grammar.lexicon.__file__).read_bytes()
     described = repr((src_lang, tgt_lang, *settings.items())).encode()
-    key = hashlib.sha256(source + described).hexdigest()
+    key = hashlib.sha256(_grammar_source() + described).hexdigest()
     return {
         split: cached_dataset(
             functools.partial(rows, split),
@@ -316,3 +315,65 @@ def _column_names(columns: Sequence[str] | None) -> tuple[str, ...] | None:
     if isinstance(columns, str):
         raise UserError(f"data.columns={columns} is no list: set data.columns=[{columns}]")
     return tuple(str(name) for name in columns)
+
+
+def read_grammar_task(
+    *,
+    src_lang: str,
+    tgt_lang: str,
+    cache_dir: str | Path,
+    num_train: int,
+    num_val: int,
+    num_test: int,
+    min_words: int,
+    max_words: int,
+    seed: int,
+    splits: Sequence[str] = SPLITS,
+) -> dict[str, Dataset]:
+    """Sentences of the built-in corpus with what their derivation tells of them.
+
+    `tgt_lang` is `core`, the main clause in English, or `kind`, what that clause does (past, open question, …).
+    No source occurs twice, in one split or in two. Generated once for each setting, then cached. Raises
+    UserError for another source or target, and for numbers that are none or too small.
+    """
+    for key, lang, known in (
+        ("data.src_lang", src_lang, grammar.LANGUAGES),
+        ("data.tgt_lang", tgt_lang, grammar.ANNOTATIONS),
+    ):
+        if lang not in known:
+            raise UserError(f"{key}={lang}: this task of the built-in corpus has {' and '.join(known)}")
+    settings = {
+        "num_train": num_train,
+        "num_val": num_val,
+        "num_test": num_test,
+        "min_words": min_words,
+        "max_words": max_words,
+        "seed": seed,
+    }
+    for name, value in settings.items():
+        least = 0 if name == "seed" else 1
+        if not isinstance(value, int) or value < least:
+            raise UserError(f"data.{name}={value}: give a whole number of at least {least}")
+    generated = functools.cache(lambda: grammar.corpus(**settings))
+
+    def rows(split: str) -> Iterator[Row]:
+        for pair in generated()[split]:
+            yield getattr(pair, src_lang), getattr(pair, tgt_lang)
+
+    described = repr((src_lang, tgt_lang, *settings.items())).encode()
+    key = hashlib.sha256(_grammar_source() + described).hexdigest()
+    return {
+        split: cached_dataset(
+            functools.partial(rows, split),
+            key=hashlib.sha256(f"{key} {split}".encode()).hexdigest(),
+            name=f"grammar-{tgt_lang}-{split}",
+            cache_dir=cache_dir,
+        )
+        for split in SPLITS
+        if split in splits
+    }
+
+
+def _grammar_source() -> bytes:
+    """The text of all files of the grammar, so that a changed rule or word makes its corpus anew."""
+    return b"".join(path.read_bytes() for path in sorted(Path(grammar.__file__).parent.rglob("*.py")))

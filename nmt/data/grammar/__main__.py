@@ -1,0 +1,7 @@
+"""`python -m nmt.data.grammar DIR` writes a corpus."""
+
+import sys
+
+from nmt.data.grammar.files import main
+
+sys.exit(main())

@@ -1,0 +1,63 @@
+"""Times and places."""
+
+import random
+
+from nmt.data.grammar import lexicon
+from nmt.data.grammar.derivation import Phrase, rule, word
+from nmt.data.grammar.lexicon import Noun
+from nmt.data.grammar.nominals import count_noun, possessor, with_adjective
+
+
+def time_phrase(rng: random.Random, tense: str) -> Phrase | None:
+    """When, where the tense goes with one: yesterday, `hôm qua`; next week, `tuần sau`."""
+    known = lexicon.TIMES.get({"must": "future", "should": "future"}.get(tense, tense))
+    return rule(*rng.choice(known)) if known else None
+
+
+def place_noun(rng: random.Random, noun: Noun, room: int) -> Phrase:
+    """The place itself. After a preposition `the house` is `nhà`, but `this house` is `ngôi nhà này`."""
+    choice = rng.random()
+    if choice < 0.6 or room < 8:
+        return rule("the N", "N", N=count_noun(noun, plural=False, classifier=False))
+    if choice < 0.75:
+        return rule("the N", "N", N=with_adjective(rng, noun, count_noun(noun, plural=False)))
+    if choice < 0.88:
+        determiner = rng.choice((word("this", "này"), word("that", "đó")))
+        return rule("D N", "N D", D=determiner, N=count_noun(noun, plural=False))
+    english, vietnamese, parts = possessor(rng)
+    return rule(english, vietnamese, N=count_noun(noun, plural=False), **parts)
+
+
+def place_phrase(rng: random.Random, room: int, *, town: bool = False) -> Phrase:
+    """Where: in the library, `trong thư viện`; in the city, `ở thành phố`; at the market, `ở chợ`."""
+    choice = rng.random()
+    if town or choice < 0.2:
+        if rng.random() < 0.6:
+            return rule("in/1 P", "ở/1 P", P=word(*rng.choice(lexicon.CITIES)))
+        return rule("in/1 P", "ở/1 P", P=place_noun(rng, rng.choice(lexicon.NOUNS_OF_KIND["town"]), room))
+    if choice < 0.28:
+        return rule("at/1 home/2", "ở/1 nhà/2")
+    if choice < 0.6:
+        noun = rng.choice(lexicon.NOUNS_OF_KIND[rng.choice(("inside", "house"))])
+        return rule("in/1 P", "trong/1 P", P=place_noun(rng, noun, room))
+    if choice < 0.82:
+        return rule("at/1 P", "ở/1 P", P=place_noun(rng, rng.choice(lexicon.NOUNS_OF_KIND["site"]), room))
+    if choice < 0.92:
+        noun = rng.choice(lexicon.NOUNS_OF_KIND[rng.choice(("nature", "site", "inside"))])
+        return rule("near/1 P", "gần/1 P", P=place_noun(rng, noun, room))
+    noun = rng.choice(lexicon.NOUNS_OF_KIND[rng.choice(("site", "inside"))])
+    return rule("behind/1 P", "sau/1 P", P=place_noun(rng, noun, room))
+
+
+def destination(rng: random.Random) -> Phrase:
+    if rng.random() < 0.3:
+        return word(*rng.choice(lexicon.CITIES))
+    noun = rng.choice(lexicon.NOUNS_OF_KIND[rng.choice(("inside", "site", "town"))])
+    return place_noun(rng, noun, 8)
+
+
+def lying_place(rng: random.Random) -> Phrase:
+    """Where things lie: on the table, `trên bàn`; under the chair, `dưới ghế`; in the room, `trong phòng`."""
+    preposition, vi = rng.choice((("on", "trên"), ("under", "dưới"), ("in", "trong")))
+    noun = rng.choice(lexicon.NOUNS_OF_KIND["house" if preposition == "in" else "furniture"])
+    return rule("Q P", "Q P", Q=word(preposition, vi), P=place_noun(rng, noun, 8))

@@ -1,0 +1,144 @@
+"""Nouns with what stands about them, as far as no clause does: articles, owners, names, pronouns, measures."""
+
+import random
+from typing import NamedTuple
+
+from nmt.data.grammar import lexicon
+from nmt.data.grammar.derivation import Phrase, rule, word
+from nmt.data.grammar.lexicon import Adjective, Mass, Noun, Pronoun
+
+_KIN_OWNERS = tuple(each for each in lexicon.PRONOUNS if each.subject in ("I", "he", "she", "we"))
+
+
+class NounPhrase(NamedTuple):
+    """agr: how its verb agrees, `1`, `3` or `p`. kind, name: what verbs and adjectives choose by."""
+
+    phrase: Phrase
+    agr: str
+    kind: str
+    name: str
+
+
+def count_noun(noun: Noun, *, plural: bool, classifier: bool = True, marker: bool = False) -> Phrase:
+    """book, `quyển sách`; the books, `những quyển sách`; books in general, `sách`."""
+    vi = f"{noun.classifier} {noun.vi}" if classifier else noun.vi
+    return word(noun.plural if plural else noun.singular, f"{noun.plural_marker} {vi}" if marker else vi)
+
+
+def with_adjective(rng: random.Random, noun: Noun | Mass, head: Phrase, *, colour: bool = True) -> Phrase:
+    """The adjective follows in Vietnamese: old book, `sách cũ`; very old book, `sách rất cũ`; two mirror."""
+    fitting = lexicon.adjectives_for(noun)
+    if not fitting:
+        return head
+    adjective, vi = rng.choice(fitting)
+    described = rule("A N", "N A", A=word(adjective.en, vi), N=head)
+    if adjective.en in lexicon.COLOURS and colour:
+        sizes = [(size, sense) for size, sense in fitting if size.en in lexicon.SIZES]
+        if sizes and rng.random() < 0.4:  # the new red car, `chiếc ô tô đỏ mới`
+            size, sense = rng.choice(sizes)
+            described = rule("A N", "N A", A=word(size.en, sense), N=described)
+    elif adjective.en not in lexicon.COLOURS and rng.random() < 0.12:
+        described = rule("very/1 A N", "N rất/1 A", A=word(adjective.en, vi), N=head)
+    return described
+
+
+def article(nominal: Phrase) -> Phrase:
+    """a book, `một quyển sách`; an old book."""
+    return rule("an/1 N" if nominal.en[0][0] in "aeiou" else "a/1 N", "một/1 N", N=nominal)
+
+
+def possessor(rng: random.Random, *, kin: bool = False) -> tuple[str, str, dict[str, Phrase]]:
+    """The two sides of a possessive around the slot N: my N, `N của tôi`; the teacher 's N, `N của giáo viên`.
+
+    The family goes without `của` after a pronoun: my mother, `mẹ tôi`.
+    """
+    if rng.random() < (0.85 if kin else 0.6):
+        owner = rng.choice(_KIN_OWNERS if kin else lexicon.PRONOUNS[:6])
+        own = word(owner.possessive, owner.vi if kin else f"của {owner.vi}")
+        return "P N", "N P", {"P": own}
+    if rng.random() < 0.5:
+        name = rng.choice(lexicon.NAMES)
+        return "P 's/1 N", "N của/1 P", {"P": word(name, name)}
+    noun = rng.choice(lexicon.NOUNS_OF_KIND["person"])
+    if rng.random() < 0.25:
+        return "the P '/1 N", "N của/1 P", {"P": count_noun(noun, plural=True, marker=True)}
+    return "the P 's/1 N", "N của/1 P", {"P": count_noun(noun, plural=False)}
+
+
+def simple_person(rng: random.Random) -> NounPhrase:
+    """A pronoun, a name or `the` with a noun, for clauses inside others."""
+    choice = rng.random()
+    if choice < 0.45:
+        return pronoun_subject(rng.choice(lexicon.PRONOUNS[:6]))
+    if choice < 0.7:
+        return person_name(rng)
+    noun = rng.choice(lexicon.NOUNS_OF_KIND["person"])
+    return NounPhrase(rule("the N", "N", N=count_noun(noun, plural=False)), "3", "person", noun.singular)
+
+
+def pronoun_subject(pronoun: Pronoun) -> NounPhrase:
+    return NounPhrase(word(pronoun.subject, pronoun.vi), pronoun.agr, pronoun.kind, pronoun.subject)
+
+
+def person_name(rng: random.Random) -> NounPhrase:
+    name = rng.choice(lexicon.NAMES)
+    return NounPhrase(word(name, name), "3", "person", "")
+
+
+def other_pronoun(rng: random.Random, who: NounPhrase) -> Phrase:
+    """A pronoun as object, where `who` acts: neither `I see me` nor `he sees him`."""
+    own = ("I", "we") if who.name in ("I", "we") else (who.name,)
+    pronoun = rng.choice([each for each in lexicon.PRONOUNS[:6] if each.subject not in own])
+    return word(pronoun.object, pronoun.vi)
+
+
+def other_name(rng: random.Random, who: NounPhrase) -> Phrase:
+    name = rng.choice([name for name in lexicon.NAMES if name not in who.phrase.en])
+    return word(name, name)
+
+
+def kin(rng: random.Random) -> NounPhrase:
+    """my mother, `mẹ tôi`; Lan 's mother, `mẹ của Lan`."""
+    noun = rng.choice(lexicon.KIN)
+    english, vietnamese, parts = possessor(rng, kin=True)
+    return NounPhrase(rule(english, vietnamese, N=word(noun.singular, noun.vi), **parts), "3", "person", "")
+
+
+def the_person(rng: random.Random) -> Phrase:
+    return rule("the N", "N", N=count_noun(rng.choice(lexicon.NOUNS_OF_KIND["person"]), plural=False))
+
+
+def mass_phrase(rng: random.Random, noun: Mass) -> Phrase:
+    """tea, `trà`; a cup of tea, `một tách trà`; two cups of hot tea, `hai tách trà nóng`; this tea, `trà này`."""
+    head = word(noun.en, noun.vi)
+    if rng.random() < 0.3:
+        head = with_adjective(rng, noun, head)
+    choice = rng.random()
+    if noun.measure and choice < 0.3:
+        one, _, measure = noun.measure
+        return rule("a/1 M of N", "một/1 M N", M=word(one, measure), N=head)
+    if noun.measure and choice < 0.5:
+        _, many, measure = noun.measure
+        number = word(*rng.choice(lexicon.NUMBERS))
+        return rule("Q M of N", "Q M N", Q=number, M=word(many, measure), N=head)
+    if choice < 0.6:
+        return rule("D N", "N D", D=rng.choice((word("this", "này"), word("that", "đó"))), N=head)
+    if choice < 0.7:
+        english, vietnamese, parts = possessor(rng)
+        return rule(english, vietnamese, N=head, **parts)
+    return head
+
+
+def single_person(rng: random.Random) -> NounPhrase:
+    """Someone who can be `a doctor`: not we or they."""
+    choice = rng.random()
+    if choice < 0.4:
+        return pronoun_subject(rng.choice(lexicon.PRONOUNS[:4]))
+    return person_name(rng) if choice < 0.65 else kin(rng)
+
+
+def described_noun(rng: random.Random, *, comparable: bool = False) -> tuple[Noun, tuple[Adjective, str]]:
+    fitting = lexicon.COMPARABLE if comparable else lexicon.DESCRIBED
+    noun = rng.choice(fitting)
+    adjectives = lexicon.adjectives_for(noun)
+    return noun, rng.choice([each for each in adjectives if each[0].comparative or not comparable])

@@ -1,0 +1,140 @@
+"""Verbs with what follows them, then in a tense, negated or not."""
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import NamedTuple
+
+from nmt.data.grammar import lexicon
+from nmt.data.grammar.derivation import EMPTY, Phrase, rule
+from nmt.data.grammar.lexicon import Noun, Verb
+from nmt.data.grammar.nominals import NounPhrase
+
+
+class Act(NamedTuple):
+    """A verb with all that follows it, still without tense: build(form, marker) puts both in.
+
+    marker: `đã` where the English past form itself carries the tense, else empty.
+    """
+
+    verb: Verb
+    build: Callable[[str, str], Phrase]
+
+
+@cache
+def _verb_sides(form: str, particle: str, sense: str, marker: str, has_object: bool) -> tuple[str, str]:
+    before, gap, after = sense.partition("…")
+    vietnamese = " ".join(f"{syllable}/1" for syllable in f"{marker} {before}".split())
+    if has_object:
+        vietnamese += " O"
+    if gap:
+        vietnamese += "".join(f" {syllable}/1" for syllable in after.split())
+    return f"{form}/1 {particle}{' O' if has_object else ''}", vietnamese
+
+
+def verb_with(verb: Verb, sense: str, thing: Phrase, form: str, marker: str) -> Phrase:
+    """Verb and object: bought a book, `đã mua một quyển sách`; feeds the cat, `cho con mèo ăn`."""
+    sides = _verb_sides(getattr(verb, form), verb.particle, sense, marker, bool(thing.en))
+    return rule(*sides, O=thing) if thing.en else rule(*sides)
+
+
+def followed(act: Act, tail: Phrase) -> Act:
+    """The act with what the verb asks for, which follows in both languages: goes to the market."""
+    return Act(act.verb, lambda form, marker: rule("V T", "V T", V=act.build(form, marker), T=tail))
+
+
+def modified(act: Act, adverbial: Phrase) -> Act:
+    """The act with how or where it is done, which follows in both languages, and which the core does without."""
+    return Act(act.verb, lambda form, marker: rule("V [T]", "V T", V=act.build(form, marker), T=adverbial))
+
+
+def fits(verb: Verb, who: NounPhrase) -> bool:
+    return who.kind in verb.subjects or who.name in verb.subjects
+
+
+def seen(noun: Noun) -> Act:
+    """… that is in the way of no verb: a fallback for nouns which no verb takes."""
+    return Act(lexicon.SEE, partial(verb_with, lexicon.SEE, "nhìn thấy", EMPTY))
+
+
+# Tense and negation. C: the act. {be}, {have}, {do}, {want} agree with the subject.
+# (tense, negative) -> English, Vietnamese, form of the verb, marker that the verb form itself carries
+_TENSES = {
+    ("present", False): ("C", "C", "finite", ""),
+    ("present", True): ("{do} not/1 C", "không/1 C", "base", ""),
+    ("past", False): ("C", "C", "past", "đã"),
+    ("past", True): ("did/1 not/2 C", "đã/1 không/2 C", "base", ""),
+    ("then", False): (
+        "C",
+        "C",
+        "past",
+        "",
+    ),  # in `when he came`, Vietnamese leaves the past to the main clause
+    ("future", False): ("will/1 C", "sẽ/1 C", "base", ""),
+    ("future", True): ("will/1 not/2 C", "sẽ/1 không/2 C", "base", ""),
+    ("progressive", False): ("{be}/1 C", "đang/1 C", "ing", ""),
+    ("was", False): ("{was}/1 C", "đang/1 C", "ing", ""),
+    ("already", False): ("{have}/1 already/2 C", "đã/1 C rồi/2", "participle", ""),
+    ("perfect", True): ("{have} not/1 C", "chưa/1 C", "participle", ""),
+    ("just", False): ("{have} just/1 C", "vừa/1 mới/1 C", "participle", ""),
+    ("ever", False): ("{have} never/1 C", "chưa/1 bao/1 giờ/1 C", "participle", ""),
+    ("can", False): ("can/1 C", "có/1 thể/1 C", "base", ""),
+    ("can", True): ("can/1 not/2 C", "không/2 thể/1 C", "base", ""),
+    ("must", False): ("must/1 C", "phải/1 C", "base", ""),
+    ("must", True): ("must/1 not/2 C", "không/2 được/1 C", "base", ""),
+    ("should", False): ("should/1 C", "nên/1 C", "base", ""),
+    ("should", True): ("should/1 not/2 C", "không/2 nên/1 C", "base", ""),
+    ("want", False): ("{want}/1 to C", "muốn/1 C", "base", ""),
+    ("want", True): ("{do} not/1 want/2 to C", "không/1 muốn/2 C", "base", ""),
+}
+AGREEMENT = {
+    "1": {"be": "am", "was": "was", "have": "have", "do": "do", "want": "want"},
+    "3": {"be": "is", "was": "was", "have": "has", "do": "does", "want": "wants"},
+    "p": {"be": "are", "was": "were", "have": "have", "do": "do", "want": "want"},
+}
+# What a tense counts as where it does not name a kind itself.
+_KINDS = {
+    "then": "past",
+    "was": "past",
+    "progressive": "present",
+    "want": "present",
+    "already": "perfect",
+    "just": "perfect",
+    "ever": "perfect",
+    "can": "modal",
+    "must": "modal",
+    "should": "modal",
+}
+# Not with a state: nobody `has just known`.
+ACTIVE = (
+    "progressive",
+    "was",
+    "already",
+    "just",
+    "ever",
+    "perfect",
+    "can",
+    "want",
+)
+
+
+@cache
+def _tense_sides(tense: str, negative: bool, agr: str) -> tuple[str, str, str, str]:
+    english, vietnamese, form, marker = _TENSES[tense, negative]
+    form = ("third" if agr == "3" else "base") if form == "finite" else form
+    return english.format(**AGREEMENT[agr]), vietnamese, form, marker
+
+
+def predicate(act: Act, tense: str, agr: str, *, negative: bool = False) -> Phrase:
+    """The act in a tense. A past that looks like the present (they read) is negated: they did not read."""
+    verb = act.verb
+    if "state" in verb.flags and tense in ("progressive", "was"):
+        tense = "present" if tense == "progressive" else "then"
+    negative = negative or (tense == "past" and verb.past == verb.base and agr != "3")
+    english, vietnamese, form, marker = _tense_sides(tense, negative, agr)
+    return told(rule(english, vietnamese, C=act.build(form, marker)), tense, negative=negative)
+
+
+def told(clause: Phrase, tense: str, *, negative: bool) -> Phrase:
+    """The clause with its kind: past, negative past, …; `never` is as negative as `not`."""
+    negation = "negative " if negative or tense == "ever" else ""
+    return clause._replace(kind=negation + _KINDS.get(tense, tense))
