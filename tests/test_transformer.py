@@ -466,11 +466,7 @@ def compose(*overrides: str):
     "overrides",
     [
         [],
-        [
-            "model.pre_norm=false",
-            "model.positions._target_=nmt.models.transformer.LearnedPositions",
-            "+model.positions.max_length=9",
-        ],
+        ["model.pre_norm=false", "positions=learned", "positions.max_length=9"],
     ],
     ids=["default", "post-learned"],
 )
