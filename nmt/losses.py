@@ -3,8 +3,10 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+
+from nmt import kernels
 
 
 class LossSum(NamedTuple):
@@ -35,6 +37,23 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothi
     spread = -(log_probs.mean(dim=-1) * real).sum()
     smoothed = (1.0 - label_smoothing) * nll + label_smoothing * spread
     return LossSum(smoothed, nll.detach(), real.sum())
+
+
+def output_loss(
+    features: Tensor, output: nn.Linear, targets: Tensor, *, pad_id: int, label_smoothing: float
+) -> LossSum:
+    """`cross_entropy` of `output(features)`, features [B, T, R]; the fast form leaves padding out of the product."""
+    if not kernels.fast(features):
+        return cross_entropy(output(features), targets, pad_id=pad_id, label_smoothing=label_smoothing)
+    real = (targets != pad_id).flatten().nonzero().squeeze(1)
+    smoothed, nll = kernels.linear_cross_entropy(
+        features.flatten(0, 1).index_select(0, real),
+        output.weight,
+        output.bias,
+        targets.flatten()[real],
+        label_smoothing=label_smoothing,
+    )
+    return LossSum(smoothed, nll, real.new_tensor(len(real)))
 
 
 def guided_alignment(weights: Tensor, guide: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from nmt import losses, ranks
 from nmt.data.batching import Batch
 from nmt.errors import UserError
-from nmt.losses import LossSum, cross_entropy
+from nmt.losses import LossSum, output_loss
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
 
@@ -61,9 +61,11 @@ class TranslationModule(L.LightningModule):
         """The batch's cross-entropy, and the cross-attention weights [B, T, S] where asked for."""
         model = self.translator
         memory = model.encode(batch.src, padding_mask(batch.src, model.pad_id))
-        logits, weights = model(memory, batch.tgt_in, need_weights=need_weights)
+        features, weights = model.read(memory, batch.tgt_in, need_weights=need_weights)
         smoothing = self.label_smoothing if self.training else 0.0
-        loss = cross_entropy(logits, batch.tgt_out, pad_id=model.pad_id, label_smoothing=smoothing)
+        loss = output_loss(
+            features, model.output, batch.tgt_out, pad_id=model.pad_id, label_smoothing=smoothing
+        )
         return loss, weights
 
     def loss_of(self, batch: Batch) -> LossSum:
@@ -200,6 +202,11 @@ class TranslationModule(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer_factory(self.parameters())
+        if optimizer.defaults.get("fused") and self.trainer.precision == "16-mixed":
+            # The update would undo the loss's scale itself, after clipping has already read the gradients.
+            raise UserError(
+                "optimizer.fused=true does not go with trainer.precision=16-mixed: set it to false"
+            )
         total_steps = self.trainer.estimated_stepping_batches
         keywords = {} if _is_given(self.scheduler_factory, "total_steps") else {"total_steps": total_steps}
         return {"optimizer": optimizer, "lr_scheduler": self.scheduler_factory(optimizer, **keywords)}

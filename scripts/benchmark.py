@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from nmt import benchmark as measure
+from nmt import kernels
 from nmt.benchmark import Decoding, Subject, TrainingStep
 from nmt.commands import CONFIGS, command
 from nmt.data.datamodule import TranslationDataModule
@@ -104,6 +105,7 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
         module.optimizer_factory(module.parameters()),
         clip_norm=cfg.gradient_clip_val,
         precision=cfg.precision,
+        kernels=cfg.kernels,
     )
 
 
@@ -117,6 +119,8 @@ def check(cfg: DictConfig) -> None:
             raise UserError(f"{key}={cfg[key]}: give a whole number of at least 1")
     if cfg.attentions is not None and cfg.variants is not None:
         raise UserError("give attentions or variants, not both")
+    if cfg.kernels not in kernels.NAMES:
+        raise UserError(f"kernels={cfg.kernels}: choose one of {', '.join(kernels.NAMES)}")
     if cfg.precision not in measure.PRECISIONS:
         raise UserError(f"precision={cfg.precision}: choose one of {', '.join(measure.PRECISIONS)}")
     if cfg.output is not None and not Path(cfg.output).parent.is_dir():

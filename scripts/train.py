@@ -15,7 +15,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
-from nmt import launch, resume
+from nmt import kernels, launch, resume
 from nmt.callbacks import AtomicCheckpointIO, Interrupted, ProgressBar, summarize
 from nmt.commands import command
 from nmt.data.datamodule import TranslationDataModule
@@ -86,6 +86,7 @@ def train(
             seed=cfg.seed,
             guided=bool(cfg.guided_alignment),
         )
+    kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer)
     check(cfg, translator, tokenizer)
     num_parameters = sum(p.numel() for p in translator.parameters())
@@ -212,7 +213,8 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
     chosen = {f"choice/{group}": name for group, name in resolved["choices"].items()} | {
         key: value
         for key, value in _flat(resolved)
-        if key.split(".")[0] in ("model", "wiring", "optimizer", "scheduler", "seed", "label_smoothing")
+        if key.split(".")[0]
+        in ("model", "wiring", "optimizer", "scheduler", "seed", "label_smoothing", "kernels")
         or key.startswith(("data.tokenizer.", "data.max_", "data.num_train"))
         if not key.endswith(("_partial_", "_target_"))
     }

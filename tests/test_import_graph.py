@@ -16,18 +16,29 @@ DATA = {
     "data.tokenizer",
 }
 # Folders that are one room: their files import each other freely, and count as the folder to everyone else.
-ROOMS = ("attention", "alignment", "plotting", "decoding", "run", "callbacks", "data.grammar", "benchmark")
+ROOMS = (
+    "attention",
+    "alignment",
+    "plotting",
+    "decoding",
+    "run",
+    "callbacks",
+    "data.grammar",
+    "benchmark",
+    "kernels",
+)
 # Module of nmt -> the modules of nmt that it may import. `errors` is open to all.
 ALLOWED: dict[str, set[str]] = {
     "": {"run"},  # nmt/__init__.py
     "errors": set(),
     "masks": set(),
     "dropout": set(),
-    "attention": {"masks"},
+    "kernels": set(),
+    "attention": {"masks", "kernels"},
     "models": set(),
     "models.base": set(),
-    "models.cells": {"dropout"},
-    "models.wirings": {"models.base", "models.cells", "attention"},
+    "models.cells": {"dropout", "kernels"},
+    "models.wirings": {"models.base", "models.cells", "attention", "kernels"},
     "models.gru": {"models.base", "models.cells", "models.wirings", "attention", "dropout", "masks"},
     "models.transformer": {"models.base", "dropout", "masks"},
     "models.ensemble": {"models.base"},
@@ -41,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "data.datamodule": {"alignment", *DATA} - {"data.datamodule"},
     "ranks": set(),
     "launch": set(),
-    "losses": set(),
+    "losses": {"kernels"},
     "schedules": set(),
     "metrics": set(),
     "alignment": set(),
@@ -52,7 +63,7 @@ ALLOWED: dict[str, set[str]] = {
     "resume": set(),
 }
 ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands", "launch", "resume")}
-ALLOWED["benchmark"] = {"data.batching", "decoding", "losses", "masks", "models.base", "module"}
+ALLOWED["benchmark"] = {"data.batching", "decoding", "kernels", "losses", "masks", "models.base", "module"}
 ALLOWED["comparison"] = set()
 ALLOWED["comparison.runs"] = {"run", "metrics"}
 ALLOWED["comparison.figures"] = {"comparison.runs", "metrics"}

@@ -32,6 +32,7 @@ def make_module(learning_rate: float = 0.5, guided_alignment: float = 0.0) -> Tr
         bos_id=2,
         eos_id=3,
         embedding_size=6,
+        readout_size=None,
         hidden_size=5,
         num_layers=1,
         dropout=0.0,

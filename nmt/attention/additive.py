@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from nmt import kernels
 from nmt.attention.base import Attended, Attention, Normalizer
 
 CHUNK = 2**19  # elements of [B, C, S, A] that are held at once: 2 MB of float32, about a core's cache
@@ -23,7 +24,7 @@ class AdditiveAttention(Attention):
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
-        self.query_projection = nn.Linear(query_size, size, bias=False)  # W
+        self.query_projection = kernels.Linear(query_size, size, bias=False)  # W
         self.key_projection = nn.Linear(key_size, size, bias=False)  # U
         self.v = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))
 
@@ -72,14 +73,14 @@ class ConcatAttention(Attention):
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
-        self.projection = nn.Linear(query_size + key_size, size, bias=False)  # W
+        self.projection = kernels.Linear(query_size + key_size, size, bias=False)  # W
         self.v = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))
 
     def project_keys(self, states: Tensor) -> Tensor:
         return F.linear(states, self.projection.weight[:, self.query_size :])
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
-        projected = F.linear(query, self.projection.weight[:, : self.query_size])
+        projected = kernels.linear(query, self.projection.weight[:, : self.query_size])
         return best_additive_score(projected, keys, self.v)
 
 
@@ -151,7 +152,7 @@ class CoverageAttention(AdditiveAttention):
         scores = torch.tanh(hidden + past.unsqueeze(-1) * self.coverage_projection) @ self.v
         weights = self.weigh(scores, mask.unsqueeze(1))  # [B, T, S]
         used = weights if inverse_fertility is None else weights * inverse_fertility.unsqueeze(1)
-        return Attended(weights @ values, weights, None, past + used)
+        return Attended(kernels.product(weights, values), weights, None, past + used)
 
 
 def best_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
@@ -165,7 +166,7 @@ def additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 
     The plain form: holds a [B, T, S, A] tensor, and keeps it for the gradient.
     """
-    return torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1)) @ v
+    return (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_() @ v
 
 
 def chunked_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:

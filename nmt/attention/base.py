@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from nmt import kernels
+
 Normalizer = Callable[[Tensor, Tensor], Tensor]  # scores [..., S], mask: weights [..., S]
 
 
@@ -76,7 +78,7 @@ class Attention(nn.Module, ABC):
         step before each query.
         """
         weights = self.weigh(self.score(query, keys), mask.unsqueeze(1))  # [B, T, S]
-        return Attended(weights @ values, weights, None, past)
+        return Attended(kernels.product(weights, values), weights, None, past)
 
 
 def content_score(

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from nmt import kernels
 from nmt.attention.base import Attended, Attention, content_score
 
 
@@ -32,10 +33,10 @@ class MultiHeadAttention(Attention):
             normalizer=score.normalizer,
         )
         self.content, self.num_heads = score, num_heads
-        self.query_projection = nn.Linear(query_size, query_size, bias=False)  # W_q of all heads
+        self.query_projection = kernels.Linear(query_size, query_size, bias=False)  # W_q of all heads
         self.key_projection = nn.Linear(key_size, query_size, bias=False)  # W_k
         self.value_projection = nn.Linear(key_size, query_size, bias=False)  # W_v
-        self.output_projection = nn.Linear(query_size, key_size, bias=False)  # W_o
+        self.output_projection = kernels.Linear(query_size, key_size, bias=False)  # W_o
 
     def project_keys(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of each head, [B, K, S, d] each."""
@@ -59,7 +60,7 @@ class MultiHeadAttention(Attention):
         past: Tensor | None,
     ) -> Attended:
         weights = self.weigh(self.score(query, keys), mask[:, None, None])  # [B, K, T, S]
-        contexts = (weights @ keys[1]).transpose(1, 2).flatten(2)  # [B, T, K * d]
+        contexts = kernels.product(weights, keys[1]).transpose(1, 2).flatten(2)  # [B, T, K * d]
         return Attended(self.output_projection(contexts), weights.mean(dim=1), weights, past)
 
     def _split(self, x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt import kernels
 from nmt.attention.base import Attention, Normalizer
 
 
@@ -23,7 +24,7 @@ class DotAttention(Attention):
         )
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
-        return query @ keys.transpose(1, 2)
+        return kernels.product(query, keys, transposed=True)
 
 
 class ScaledDotAttention(DotAttention):
@@ -49,7 +50,7 @@ class GeneralAttention(Attention):
         return self.key_projection(states)
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
-        return query @ keys.transpose(1, 2)
+        return kernels.product(query, keys, transposed=True)
 
 
 class ScaledGeneralAttention(GeneralAttention):

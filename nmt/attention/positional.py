@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt import kernels
 from nmt.attention.base import Attended, Attention, Normalizer, content_score
 
 
@@ -30,7 +31,7 @@ class LocationAttention(Attention):
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
-        self.projection = nn.Linear(query_size, max_positions, bias=False)  # W
+        self.projection = kernels.Linear(query_size, max_positions, bias=False)  # W
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
         num_positions = keys.size(1)
@@ -86,7 +87,7 @@ class LocalAttention(Attention):
         distance = torch.arange(mask.size(1), device=mask.device) - centres.unsqueeze(-1)  # [B, T, S]
         within = (distance.detach().abs() <= self.window) & mask.unsqueeze(1)
         weights = self.reweigh(self.weigh(self.score(query, keys), within), distance)
-        return Attended(weights @ values, weights, None, past)
+        return Attended(kernels.product(weights, values), weights, None, past)
 
     def reweigh(self, weights: Tensor, distance: Tensor) -> Tensor:
         """Weights [B, T, S] given how far each position is from the centre."""
@@ -112,8 +113,8 @@ class PredictiveLocalAttention(LocalAttention):
         self, *, query_size: int, key_size: int, content: Callable[..., Attention], window: int
     ) -> None:
         super().__init__(query_size=query_size, key_size=key_size, content=content, window=window)
-        self.position_projection = nn.Linear(query_size, query_size, bias=False)  # W_p
-        self.position_score = nn.Linear(query_size, 1, bias=False)  # v_p
+        self.position_projection = kernels.Linear(query_size, query_size, bias=False)  # W_p
+        self.position_score = kernels.Linear(query_size, 1, bias=False)  # v_p
 
     def centres(self, query: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
         share = torch.sigmoid(self.position_score(torch.tanh(self.position_projection(query)))).squeeze(-1)

@@ -91,7 +91,7 @@ def products_of(step: TrainingStep, batches: Iterable[Batch]) -> Counter[Product
     """The forward products of a training step on each of `batches`; what is computed twice counts once."""
     products: Counter[Product] = Counter()
     for batch in batches:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), torch.no_grad():  # a forward pass may compute gradients beside it
             products += count_products(partial(step.loss, batch))
     return products
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nmt.data.batching import Batch, TokenBatchSampler
 from nmt.decoding import search
+from nmt.kernels import using
 from nmt.losses import LossSum
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
@@ -30,16 +31,18 @@ class TrainingStep:
         *,
         clip_norm: float,
         precision: str,
+        kernels: str,
     ) -> None:
         if precision not in PRECISIONS:
             raise ValueError(f"precision={precision}: choose one of {', '.join(PRECISIONS)}")
         self.module, self.optimizer = module.train(), optimizer
-        self.clip_norm, self.precision = clip_norm, precision
+        self.clip_norm, self.precision, self.kernels = clip_norm, precision, kernels
         self.device = next(module.parameters()).device
 
     def __call__(self, batch: Batch) -> None:
         loss = self.loss(batch)
-        loss.smoothed.backward()
+        with using(self.kernels):  # layers may be computed again for the gradient
+            loss.smoothed.backward()
         parameters = list(self.module.parameters())
         torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1 / loss.num_tokens)
         torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
@@ -47,7 +50,8 @@ class TrainingStep:
         self.optimizer.zero_grad()
 
     def loss(self, batch: Batch) -> LossSum:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16-mixed"):
+        autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16-mixed")
+        with autocast, using(self.kernels):
             return self.module.loss_of(batch)
 
 

@@ -5,11 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from nmt.benchmark.products import Cost, measure_products, measure_square, products_of
 from nmt.benchmark.profiles import operator_shares, peak_memory
 from nmt.benchmark.steps import TrainingStep, decode_seconds, first, num_target_tokens, train_seconds
 from nmt.benchmark.tables import LABELS, summary
 from nmt.data.batching import Batch
+from nmt.kernels import using
 
 
 class Decoding(NamedTuple):
@@ -49,7 +52,7 @@ class Subject:
         waiting = self._waiting_seconds(loader)
         sources = [batch.src for batch in self.batches[: self.decoding.num_batches]]
         num_sentences = sum(len(src) for src in sources)
-        decode = partial(decode_seconds, translator, sources, length=self.decoding.length)
+        decode = partial(self._decode_seconds, sources)
         figures = {
             "train_tokens_per_second": num_target_tokens(self.batches, translator.pad_id) / seconds,
             "efficiency": alone / seconds,
@@ -64,6 +67,12 @@ class Subject:
             self.costs = after
             for key, value in figures.items():
                 self.figures.setdefault(key, []).append(value)
+
+    def _decode_seconds(self, sources: Sequence[Tensor], *, beam_size: int) -> float:
+        with using(self.step.kernels):
+            return decode_seconds(
+                self.step.module.translator, sources, beam_size=beam_size, length=self.decoding.length
+            )
 
     def _waiting_seconds(self, loader: Iterable[Batch]) -> float:
         """Seconds for as many batches from the loader, and to bring them to the device."""

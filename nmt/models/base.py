@@ -16,6 +16,13 @@ class Forward(NamedTuple):
     weights: Tensor | None
 
 
+class Read(NamedTuple):
+    """What the output layer reads under teacher forcing: features [B, T, R]; weights as in `Forward`."""
+
+    features: Tensor
+    weights: Tensor | None
+
+
 class Attentions(NamedTuple):
     """Every attention of a model under teacher forcing, by layer (of L) and head (of K), bottom layer first.
 
@@ -80,6 +87,7 @@ class Translator(nn.Module, ABC):
     pad_id: int
     bos_id: int
     eos_id: int
+    output: nn.Linear  # the output layer, W_y [V, R]; an ensemble has none of its own
     # The layer whose cross-attention is read as the alignment; None: the mean over all.
     alignment_layer: int | None = None
 
@@ -92,9 +100,14 @@ class Translator(nn.Module, ABC):
     def encode(self, src: Tensor, src_mask: Tensor) -> Any:
         """Encode `src` [B, S] under `src_mask` [B, S] (True is real). Returns a plain container, B first."""
 
-    @abstractmethod
+    def read(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Read:
+        """All of `forward` but the output layer, so that training need not hold all logits at once."""
+        raise NotImplementedError(f"{type(self).__name__} has no one output layer")
+
     def forward(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Forward:
         """Logits of every next piece under teacher forcing; `tgt_in` [B, T] begins with `bos_id`."""
+        features, weights = self.read(memory, tgt_in, need_weights=need_weights)
+        return Forward(self.output(features), weights)
 
     def attentions(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Attentions:
         """Each layer's and head's weights under teacher forcing: here those of one attention with one head."""

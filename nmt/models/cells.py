@@ -5,7 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from nmt import kernels
 from nmt.dropout import Dropout
 
 State = tuple[Tensor, ...]
@@ -21,8 +23,17 @@ class GRULayer(nn.GRU):
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
-        outputs, last = self(inputs, state[0].unsqueeze(0).contiguous())
-        return outputs, (last.squeeze(0),)
+        hidden = state[0]
+        if not (inputs.is_cpu and kernels.fast(inputs)):
+            outputs, last = self(inputs, hidden.unsqueeze(0).contiguous())
+            return outputs, (last.squeeze(0),)
+        weight_ih, weight_hh, bias_ih, bias_hh = self.all_weights[0]
+        if inputs.size(1) == 1:
+            from_input = kernels.linear(inputs.squeeze(1), weight_ih, bias_ih)
+            last = kernels.gru_cell(from_input, kernels.linear(hidden, weight_hh, bias_hh), hidden)
+            return last.unsqueeze(1), (last,)
+        outputs = kernels.gru_sequence(F.linear(inputs, weight_ih, bias_ih), hidden, weight_hh, bias_hh)
+        return outputs, (outputs[:, -1],)
 
 
 class LSTMLayer(nn.LSTM):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nmt.attention import Attention
 from nmt.dropout import Dropout, VariationalDropout, WordDropout
 from nmt.masks import reverse_within_length
-from nmt.models.base import Attentions, Forward, Memory, Step, Translator
+from nmt.models.base import Attentions, Memory, Read, Step, Translator
 from nmt.models.cells import State
 from nmt.models.wirings import Decoder, DecoderSettings, DecoderState, Readout
 
@@ -90,6 +90,7 @@ class GRUTranslator(Translator):
     s_0 = tanh(W_s [last state of either direction]) for each decoder layer (Bahdanau et al. 2015, A.2.2,
     which takes the backward direction alone); an LSTM's cell starts from a projection of its own, without
     tanh. Embeddings start at N(0, 1/E), so that a tied output layer starts with scores of unit variance.
+    `readout_size`: the width of r_t; None is the embeddings'.
     `tie_output`: W_y is the target embedding; `tie_source`: the source embedding is the target's, which needs
     one joint vocabulary. `dropout` is on embeddings, encoder states, between layers and on readouts; with
     `variational` the units dropped are the same at every position (but between layers). `word_dropout` drops
@@ -108,6 +109,7 @@ class GRUTranslator(Translator):
         bos_id: int,
         eos_id: int,
         embedding_size: int,
+        readout_size: int | None,
         hidden_size: int,
         num_layers: int,
         dropout: float,
@@ -131,6 +133,12 @@ class GRUTranslator(Translator):
             )
         if num_layers < 1:
             raise ValueError(f"model.num_layers must be at least 1, got {num_layers}")
+        readout_size = embedding_size if readout_size is None else readout_size
+        if tie_output and readout_size != embedding_size:
+            raise ValueError(
+                f"model.tie_output=true needs readouts as wide as embeddings, got model.readout_size={readout_size} "
+                f"and model.embedding_size={embedding_size}"
+            )
         self.pad_id, self.bos_id, self.eos_id = pad_id, bos_id, eos_id
         self.num_layers, self.hidden_size = num_layers, hidden_size
         self.tgt_embedding = nn.Embedding(tgt_vocab_size, embedding_size, padding_idx=pad_id)
@@ -157,6 +165,7 @@ class GRUTranslator(Translator):
         self.decoder = wiring(
             DecoderSettings(
                 embedding_size=embedding_size,
+                readout_size=readout_size,
                 hidden_size=hidden_size,
                 num_layers=num_layers,
                 dropout=dropout,
@@ -170,7 +179,7 @@ class GRUTranslator(Translator):
         self.bridge = nn.Linear(  # W_s
             self.encoder.summary_size, self.decoder.rnn.num_states * num_layers * hidden_size
         )
-        self.norm = nn.LayerNorm(embedding_size) if layer_norm else nn.Identity()
+        self.norm = nn.LayerNorm(readout_size) if layer_norm else nn.Identity()
         self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.word_dropout = WordDropout(word_dropout)
         self.output = nn.Linear(self.decoder.readout_size, tgt_vocab_size)  # W_y
@@ -197,12 +206,12 @@ class GRUTranslator(Translator):
         hidden, *cell = self.bridge(memory.summary).unflatten(-1, size).unbind(dim=1)  # [B, L, H] each
         return self.decoder.init_state((torch.tanh(hidden), *cell), memory)
 
-    def forward(self, memory: Memory, tgt_in: Tensor, *, need_weights: bool = False) -> Forward:
-        read = self._read(memory, tgt_in)
-        return Forward(self._logits(read.readout), read.weights if need_weights else None)
+    def read(self, memory: Memory, tgt_in: Tensor, *, need_weights: bool = False) -> Read:
+        readout, weights, _ = self._unroll(memory, tgt_in)
+        return Read(self.dropout(self.norm(readout)), weights if need_weights else None)
 
     def attentions(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Attentions:
-        read = self._read(self.encode(src, src_mask), tgt_in)
+        read = self._unroll(self.encode(src, src_mask), tgt_in)
         if read.weights is None:
             return Attentions(None, None, None)
         heads = read.weights.unsqueeze(1) if read.heads is None else read.heads  # [B, K, T, S]
@@ -215,9 +224,6 @@ class GRUTranslator(Translator):
         read, state = self.decoder.step(embedded, state, memory)
         return Step(self.output(self.norm(read.readout)), state, read.weights if need_weights else None)
 
-    def _read(self, memory: Memory, tgt_in: Tensor) -> Readout:
+    def _unroll(self, memory: Memory, tgt_in: Tensor) -> Readout:
         embedded = self.dropout(self.word_dropout(self.tgt_embedding(tgt_in)))  # [B, T, E]
         return self.decoder.unroll(embedded, self.init_state(memory), memory)
-
-    def _logits(self, readout: Tensor) -> Tensor:
-        return self.output(self.dropout(self.norm(readout)))

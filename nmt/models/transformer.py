@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from nmt.dropout import Dropout
 from nmt.errors import UserError
 from nmt.masks import causal_mask, masked_softmax
-from nmt.models.base import Attentions, Forward, Step, Translator
+from nmt.models.base import Attentions, Read, Step, Translator
 
 
 class KeysValues(NamedTuple):
@@ -384,10 +384,10 @@ class TransformerTranslator(Translator):
     def encode(self, src: Tensor, src_mask: Tensor) -> TransformerMemory:
         return self._encode(src, src_mask, need_weights=False)[0]
 
-    def forward(self, memory: TransformerMemory, tgt_in: Tensor, *, need_weights: bool = False) -> Forward:
+    def read(self, memory: TransformerMemory, tgt_in: Tensor, *, need_weights: bool = False) -> Read:
         layers = self._aligned_layers() if need_weights else ()
         top, decoded = self._decode(tgt_in, None, memory, need_self=False, need_cross=layers)
-        return Forward(self.output(top), self._alignment(decoded) if need_weights else None)
+        return Read(top, self._alignment(decoded) if need_weights else None)
 
     def attentions(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Attentions:
         memory, encoder_self = self._encode(src, src_mask, need_weights=True)

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from nmt import kernels
 from nmt.attention import Attended, Attention
 from nmt.models.base import Memory
 from nmt.models.cells import RecurrentStack, State
@@ -52,6 +53,7 @@ class DecoderSettings:
     """What every wiring is built from. `cell` and `attention` build a layer and a mechanism of given sizes."""
 
     embedding_size: int
+    readout_size: int
     hidden_size: int
     num_layers: int
     dropout: float
@@ -72,7 +74,7 @@ class Decoder(nn.Module, ABC):
 
     def __init__(self, settings: DecoderSettings, *, input_size: int, features_size: int) -> None:
         super().__init__()
-        self.readout_size = settings.embedding_size
+        self.readout_size = settings.readout_size
         self.gradient_checkpointing = settings.gradient_checkpointing
         self.attention = None
         if settings.attention is not None:
@@ -87,7 +89,7 @@ class Decoder(nn.Module, ABC):
             dropout=settings.dropout,
             residual=settings.residual,
         )
-        self.readout = nn.Linear(features_size, self.readout_size)
+        self.readout = kernels.Linear(features_size, self.readout_size)
 
     def init_state(self, hidden: State, memory: Memory) -> DecoderState:
         """The state before the first step, from the stack's states [B, L, H]."""
@@ -131,9 +133,10 @@ class Decoder(nn.Module, ABC):
         self, embedded: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Readout, DecoderState]:
         readouts = []
-        for embedded_t in embedded.unbind(dim=1):
-            readout, state = self.step(embedded_t, state, memory)
-            readouts.append(readout)
+        with kernels.gradients_at_once(active=kernels.fast(embedded)):
+            for embedded_t in embedded.unbind(dim=1):
+                readout, state = self.step(embedded_t, state, memory)
+                readouts.append(readout)
         stacked, weights, heads = zip(*readouts, strict=True)
         return Readout(
             torch.stack(stacked, dim=1),
@@ -196,7 +199,7 @@ class UpdateThenAttend(Decoder):
         context_size = 0 if settings.attention is None else settings.memory_size
         super().__init__(
             settings,
-            input_size=settings.embedding_size * (2 if input_feeding else 1),
+            input_size=settings.embedding_size + (settings.readout_size if input_feeding else 0),
             features_size=context_size + settings.hidden_size,  # W_c [c_t; s_t]
         )
         self.input_feeding = input_feeding

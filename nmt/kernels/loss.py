@@ -1,0 +1,79 @@
+"""The output layer and its cross-entropy in one."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+ROWS = 512  # of logits that exist at once
+
+
+def linear_cross_entropy(
+    features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Label-smoothed cross-entropy of `features W^T + b` against targets, and the plain one: two sums, in nats.
+
+        sum_i (1-e) * -log p_i(y_i) + e * mean_v -log p_i(v)        sum_i -log p_i(y_i)        p_i = softmax(W r_i + b)
+
+    features [N, R], weight [V, R], bias [V], targets [N], none of them padding. Only the first has a gradient,
+    which the forward pass computes beside it, `ROWS` rows at a time:
+
+        d/d logits_i = p_i - (1-e) onehot(y_i) - e/V
+
+    of which the last part, the same for every piece, is left out of the rows and added to the sums.
+    """
+    learning = torch.is_grad_enabled() and any(each.requires_grad for each in (features, weight, bias))
+    return _LinearCrossEntropy.apply(features, weight, bias, targets, label_smoothing, learning)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        label_smoothing: float,
+        learning: bool,
+    ) -> tuple[Tensor, Tensor]:
+        num_rows, vocab_size = features.size(0), weight.size(0)
+        grad_features = torch.empty_like(features)
+        grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
+        nll, spread = features.new_zeros(()), features.new_zeros(())
+        weight_sum, bias_sum = weight.sum(dim=0), bias.sum()
+        buffers = features.new_empty(2, min(ROWS, num_rows), vocab_size)
+        for start in range(0, num_rows, ROWS):
+            rows, answers = features[start : start + ROWS], targets[start : start + ROWS].unsqueeze(1)
+            logits, log_probs = buffers[:, : len(rows)]
+            torch.addmm(bias, rows, weight.t(), out=logits)
+            torch.log_softmax(logits, dim=1, out=log_probs)
+            nll -= log_probs.gather(1, answers).sum()
+            if label_smoothing:
+                spread += (logits[:, 0] - log_probs[:, 0]).sum()  # of the logarithms of the norms
+            if not learning:
+                continue
+            slope = log_probs.exp_()
+            slope.scatter_add_(1, answers, slope.new_full(answers.shape, label_smoothing - 1))
+            torch.mm(slope, weight, out=grad_features[start : start + ROWS])
+            grad_weight.addmm_(slope.t(), rows)
+            grad_bias += slope.sum(dim=0)
+        if label_smoothing:
+            feature_sum = features.sum(dim=0)
+            spread -= (
+                (feature_sum * weight_sum).sum() + bias_sum * num_rows
+            ) / vocab_size  # of the mean logits
+            even = label_smoothing / vocab_size
+            grad_features.sub_(weight_sum, alpha=even)
+            grad_weight.sub_(feature_sum, alpha=even)
+            grad_bias.sub_(even * num_rows)
+        ctx.save_for_backward(grad_features, grad_weight, grad_bias)
+        ctx.mark_non_differentiable(nll)
+        return (1 - label_smoothing) * nll + label_smoothing * spread, nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        grad_features, grad_weight, grad_bias = ctx.saved_tensors
+        return grad * grad_features, grad * grad_weight, grad * grad_bias, None, None, None

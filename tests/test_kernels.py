@@ -1,0 +1,239 @@
+"""The fast kernels equal the plain forms beside them, gradients included, in float64."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from nmt import attention as att
+from nmt import kernels
+from nmt.attention import AdditiveAttention, GeneralAttention
+from nmt.errors import UserError
+from nmt.losses import cross_entropy, output_loss
+from nmt.masks import masked_softmax
+from nmt.models.cells import GRULayer
+from nmt.models.gru import GRUTranslator, RecurrentEncoder
+from nmt.models.wirings import AttendThenUpdate, Conditional, UpdateThenAttend
+
+PAD = 0
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def assert_equal(ours, theirs):
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+
+
+def test_any_other_name_is_refused():
+    with pytest.raises(UserError, match=r"kernels=quick: choose one of fast, plain"):
+        kernels.use("quick")
+    with kernels.using("plain"):
+        assert not kernels.fast(torch.zeros(1))
+    assert kernels.fast(torch.zeros(1))
+
+
+def test_kernels_are_plain_under_autocast():
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not kernels.fast(torch.zeros(1))
+
+
+# the loss
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 4, 100], ids=["one", "uneven", "whole"])
+def test_the_output_loss_equals_logits_and_cross_entropy(monkeypatch, label_smoothing, rows):
+    monkeypatch.setattr("nmt.kernels.loss.ROWS", rows)
+    output = torch.nn.Linear(5, 11)
+    features = torch.randn(3, 6, 5, requires_grad=True)
+    targets = torch.randint(1, 11, (3, 6))
+    targets[0, 4:], targets[2, 1:] = PAD, PAD
+    leaves = [features, output.weight, output.bias]
+    loss = output_loss(features, output, targets, pad_id=PAD, label_smoothing=label_smoothing)
+    plain = cross_entropy(output(features), targets, pad_id=PAD, label_smoothing=label_smoothing)
+    assert int(loss.num_tokens) == int(plain.num_tokens) == 11
+    assert not loss.nll.requires_grad
+    assert_equal(
+        [loss.smoothed, loss.nll, *torch.autograd.grad(3 * loss.smoothed, leaves)],
+        [plain.smoothed, plain.nll, *torch.autograd.grad(3 * plain.smoothed, leaves)],
+    )
+
+
+def test_no_gradient_is_computed_where_none_is_asked_for(monkeypatch):
+    output, features = torch.nn.Linear(2, 3), torch.randn(1, 4, 2)
+    monkeypatch.setattr(torch, "mm", None)  # would fail
+    with torch.no_grad():
+        loss = output_loss(features, output, torch.ones(1, 4).long(), pad_id=PAD, label_smoothing=0.1)
+    assert not loss.smoothed.requires_grad
+
+
+def test_the_loss_of_large_logits_is_finite():
+    features, weight = torch.tensor([[1000.0, -1000.0]]), torch.eye(2)
+    loss, nll = kernels.linear_cross_entropy(
+        features, weight, torch.zeros(2), torch.tensor([1]), label_smoothing=0.0
+    )
+    assert float(loss) == float(nll) == 2000.0
+
+
+def test_a_tied_output_layer_gets_both_gradients():
+    embedding = torch.nn.Embedding(7, 4)
+    output = torch.nn.Linear(4, 7)
+    output.weight = embedding.weight
+    ids, targets = torch.tensor([[1, 2, 3]]), torch.tensor([[2, 3, 4]])
+
+    def gradients(name):
+        output.zero_grad()
+        with kernels.using(name):
+            output_loss(embedding(ids), output, targets, pad_id=PAD, label_smoothing=0.1).smoothed.backward()
+        return [output.weight.grad.clone()]
+
+    assert_equal(gradients("fast"), gradients("plain"))
+
+
+# the recurrences
+
+
+def test_the_cell_equals_its_equations():
+    inputs = [torch.randn(4, size, requires_grad=True) for size in (9, 9, 3)]
+    fast, plain = kernels.gru_cell(*inputs), kernels.plain_gru_cell(*inputs)
+    assert_equal(
+        [fast, *torch.autograd.grad(fast.sin().sum(), inputs)],
+        [plain, *torch.autograd.grad(plain.sin().sum(), inputs)],
+    )
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_a_layer_equals_that_of_torch(steps):
+    layer = GRULayer(input_size=3, hidden_size=5)
+    inputs = torch.randn(4, steps, 3, requires_grad=True)
+    hidden = torch.randn(4, 5, requires_grad=True)
+
+    def results(name):
+        with kernels.using(name):
+            outputs, (last,) = layer.run(inputs, (hidden,))
+        loss = outputs.sin().sum() + last.square().sum()
+        return [outputs, last, *torch.autograd.grad(loss, [inputs, hidden, *layer.parameters()])]
+
+    assert_equal(results("fast"), results("plain"))
+
+
+def test_gradients_at_once_equal_those_of_each_step():
+    linear = kernels.Linear(3, 3)
+    keys = torch.randn(2, 4, 3, requires_grad=True)
+    start = torch.randn(2, 1, 3, requires_grad=True)
+    leaves = [linear.weight, linear.bias, keys, start]
+
+    def results(active):
+        x = start
+        with kernels.gradients_at_once(active=active):
+            for _ in range(5):
+                weights = kernels.product(torch.tanh(linear(x)), keys, transposed=True).softmax(dim=-1)
+                x = kernels.product(weights, keys)
+        return [x, *torch.autograd.grad(x.sin().sum(), leaves)]
+
+    assert_equal(results(True), results(False))
+
+
+def test_a_block_whose_result_is_used_in_part_gives_the_gradient_of_that_part():
+    linear = kernels.Linear(3, 3)
+    x = torch.randn(2, 3)
+    with kernels.gradients_at_once():
+        first = linear(x)
+        linear(2 * x)  # nobody asks for its gradient
+    (ours,) = torch.autograd.grad(first.sum(), linear.weight)
+    (theirs,) = torch.autograd.grad(torch.nn.functional.linear(x, linear.weight).sum(), linear.weight)
+    assert_equal([ours], [theirs])
+
+
+def test_blocks_do_not_share_and_leave_nothing_behind():
+    linear = kernels.Linear(2, 2)
+    x = torch.randn(1, 2)
+    results = []
+    for _ in range(2):
+        with kernels.gradients_at_once():
+            total = linear(x).sum() + linear(x).sum()
+        results += torch.autograd.grad(total, linear.weight)
+    assert_equal(results[:1], results[1:])
+    assert type(linear(x).grad_fn).__name__ == "AddmmBackward0"  # outside a block all is plain
+
+
+def attentions():
+    given = {"temperature": 1.0, "normalizer": masked_softmax}
+    general = partial(GeneralAttention, **given)
+    return {
+        "general": general,
+        "additive": partial(AdditiveAttention, size=6, **given),
+        "concat": partial(att.ConcatAttention, size=6, **given),
+        "coverage": partial(att.CoverageAttention, size=6, max_fertility=2.0, **given),
+        "location": partial(att.LocationAttention, max_positions=5, **given),
+        "local_p": partial(att.PredictiveLocalAttention, content=general, window=2),
+        "multi_head": partial(
+            att.MultiHeadAttention, content=partial(att.ScaledDotAttention, **given), num_heads=2
+        ),
+        "none": None,
+    }
+
+
+WIRINGS = {
+    "attend_then_update": AttendThenUpdate,
+    "update_then_attend": partial(UpdateThenAttend, input_feeding=False),
+    "input_feeding": partial(UpdateThenAttend, input_feeding=True),
+    "conditional": Conditional,
+}
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "recomputed"])
+@pytest.mark.parametrize("wiring", WIRINGS)
+@pytest.mark.parametrize("mechanism", attentions())
+def test_a_whole_translator_has_the_same_loss_and_gradients(mechanism, wiring, checkpointing):
+    if mechanism == "none" and wiring in ("input_feeding", "conditional"):
+        pytest.skip("nothing to feed")
+    model = GRUTranslator(
+        src_vocab_size=13,
+        tgt_vocab_size=11,
+        joint_vocabulary=False,
+        pad_id=PAD,
+        bos_id=1,
+        eos_id=2,
+        embedding_size=4,
+        readout_size=None,
+        hidden_size=6,
+        num_layers=2,
+        dropout=0.0,
+        variational=False,
+        word_dropout=0.0,
+        residual=False,
+        layer_norm=False,
+        tie_output=True,
+        tie_source=False,
+        gradient_checkpointing=checkpointing,
+        cell=GRULayer,
+        encoder=partial(RecurrentEncoder, hidden_size=3, num_layers=1, output_size=6),
+        wiring=WIRINGS[wiring],
+        attention=attentions()[mechanism],
+    )
+    src = torch.tensor([[4, 5, 6, 7, 2], [8, 9, 2, PAD, PAD]])
+    tgt_in = torch.tensor([[1, 5, 6, 7], [1, 4, 3, PAD]])
+    tgt_out = torch.tensor([[5, 6, 7, 2], [4, 3, 2, PAD]])
+
+    def results(name):
+        model.zero_grad()
+        with kernels.using(name):
+            memory = model.encode(src, src != PAD)
+            features, weights = model.read(memory, tgt_in, need_weights=True)
+            loss = output_loss(features, model.output, tgt_out, pad_id=PAD, label_smoothing=0.1)
+            guided = loss.smoothed if weights is None else loss.smoothed + weights.square().sum()
+            guided.backward()
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        assert len(gradients) == len(list(model.parameters()))
+        return [guided, loss.nll, *gradients]
+
+    assert_equal(results("fast"), results("plain"))
