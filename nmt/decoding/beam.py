@@ -86,10 +86,11 @@ def beam_search(
         )
         width = live.size(1)
         log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
-        vocab_size = log_probs.size(-1)
-        candidates = (live.unsqueeze(2) + log_probs).flatten(1)  # [b, K * V]
+        # The best of all are among the best beam_size of each hypothesis.
+        most, pieces = log_probs.topk(min(beam_size, log_probs.size(-1)), dim=2)  # [b, K, C]
+        candidates = (live.unsqueeze(2) + most).flatten(1)  # [b, K * C]
         best, choice = candidates.topk(min(beam_size, candidates.size(1)), dim=1)  # [b, K']
-        parent, piece = choice // vocab_size, choice % vocab_size
+        parent, piece = choice // most.size(2), pieces.flatten(1).gather(1, choice)
         trail.append(TrailStep.of(rows, parent, piece, weights if need_weights else None, src))
 
         slot = torch.arange(best.size(1), device=src.device)

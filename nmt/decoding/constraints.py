@@ -31,9 +31,13 @@ def length_limits(src_lengths: Tensor, *, ratio: float, extra: float, cap: int |
     return limits if cap is None else limits.clamp(max=cap)
 
 
-def log_softmax(logits: Tensor) -> Tensor:
-    """Log-probabilities in nats, in float32 or better whatever precision the model computes in."""
-    return logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+def log_softmax(logits: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Log-probabilities in nats, in float32 or better whatever precision the model computes in; in `out`'s memory
+    where it is given and large enough."""
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    if out is None or logits.dtype != out.dtype or logits.numel() > out.numel():
+        return logits.log_softmax(dim=-1, dtype=dtype)
+    return torch.log_softmax(logits, dim=-1, out=out.flatten()[: logits.numel()].view(logits.shape))
 
 
 def block_repeats(log_probs: Tensor, history: Tensor, size: int) -> None:
@@ -104,6 +108,7 @@ class Constraints:
         self.largest_limit = int(self.limits.max()) if any_sentence else 0
         self.largest_minimum = int(self.minimums.max()) if any_sentence else 0
         self.prefixes = prefixes
+        self._last: Tensor | None = None  # log-probabilities, whose memory the next step takes again
         self.longest_prefix = 0
         if prefixes is not None:
             self.longest_prefix = self._check_prefixes(prefixes)
@@ -136,9 +141,10 @@ class Constraints:
         """Log-probabilities [b, K, V] after `num_pieces` pieces, -inf where a piece may not come next.
 
         `logits` [N, V] of the sentences `rows` [b]; `history` [N, T] as begun by `no_history`. PAD and BOS
-        never come.
+        never come. What is returned holds until the next call.
         """
-        log_probs = log_softmax(logits).unflatten(0, (len(rows), -1))  # [b, K, V]
+        self._last = log_softmax(logits, out=self._last)
+        log_probs = self._last.unflatten(0, (len(rows), -1))  # [b, K, V]
         eos = log_probs[:, :, self.eos_id].clone()
         given = self._given(log_probs, rows, num_pieces)
         log_probs[:, :, self.pad_id] = NEVER
