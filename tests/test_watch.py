@@ -140,7 +140,7 @@ def test_trying_the_largest_batch_leaves_no_trace():
     before = {name: value.clone() for name, value in module.state_dict().items()}
     state = random_state(module.device)
     called = []
-    module.translator.register_forward_hook(lambda *_: called.append(torch.rand(3)))
+    module.translator.encoder.register_forward_hook(lambda *_: called.append(torch.rand(3)))
     TryLargestBatch().on_train_start(with_data(), module)
     assert called
     assert all(p.grad is None for p in module.parameters())
