@@ -191,12 +191,19 @@ class TranslationModule(L.LightningModule):
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        state = checkpoint["training"]
-        self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
-        self.logged_loss = tuple(state["logged_loss"])
-        self._seconds_before = state["seconds_on_clock"]
-        self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
-        self.progress.update(state["progress"])
+        """Raises UserError where the record is none that `on_save_checkpoint` writes."""
+        try:
+            state = checkpoint["training"]
+            self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
+            step, loss = state["logged_loss"]
+            self.logged_loss = int(step), float(loss)
+            self._seconds_before = float(state["seconds_on_clock"])
+            self.train_seconds, self.train_tokens = float(state["train_seconds"]), int(state["train_tokens"])
+            self.progress.update(state["progress"])
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise UserError(
+                "the checkpoint's record of its training is of another version of nmt, or damaged: start the run anew"
+            ) from error
 
     # the update rule
 
