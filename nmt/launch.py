@@ -67,6 +67,14 @@ def end_children(trainer: L.Trainer) -> None:
         kill(signal.SIGKILL)
 
 
+def port_in_use(error: Exception) -> str | None:
+    """What to do where the processes cannot meet because another program has their port; else None."""
+    if "EADDRINUSE" not in str(error):
+        return None
+    port = os.environ.get("MASTER_PORT")
+    return f"port {port}, where the run's processes meet, is in use: set MASTER_PORT to a free one, or end that program"
+
+
 def has_lost_another(error: Exception) -> bool:
     """Whether the error says only that another process has ended, which has said why."""
     return isinstance(error, dist.DistError) or any(

@@ -110,6 +110,8 @@ def train(
         launch.end_children(trainer)
         if isinstance(error, MisconfigurationException):
             raise UserError(f"trainer: {error}") from error
+        if advice := launch.port_in_use(error):
+            raise UserError(advice) from error
         if launch.has_lost_another(error):
             reason = str(error).splitlines()[0]
             raise UserError(f"another process of the run has ended, see its error ({reason})") from error

@@ -15,6 +15,7 @@ from typing import Any
 import hydra
 import lightning as L
 import pytest
+import torch
 
 from nmt import launch, ranks
 from nmt.callbacks import Interrupted
@@ -398,3 +399,18 @@ def test_a_sweep_on_a_cluster_composes():
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("train", overrides=["hydra/launcher=submitit_slurm"], return_hydra_config=True)
     assert cfg.hydra.launcher._target_.endswith("SlurmLauncher")
+
+
+def test_a_port_in_use_is_told_from_a_lost_process(monkeypatch):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        monkeypatch.setenv("MASTER_PORT", str(port))
+        with pytest.raises(torch.distributed.DistError) as caught:
+            torch.distributed.TCPStore("127.0.0.1", port, 2, is_master=True, wait_for_workers=False)
+    assert launch.has_lost_another(caught.value)  # so that it must be asked first
+    assert launch.port_in_use(caught.value) == (
+        f"port {port}, where the run's processes meet, is in use: set MASTER_PORT to a free one, or end that program"
+    )
+    assert launch.port_in_use(ValueError("anything else")) is None
