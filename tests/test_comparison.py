@@ -50,7 +50,16 @@ class Sweep:
         return [" ".join(w for w in line.split() if self.rng.random() < 0.9) for line in self.references]
 
     def write(
-        self, name: str, *, attention="DotAttention", seed=1, lr=0.002, data="data", digest=True, extra=None
+        self,
+        name: str,
+        *,
+        attention="DotAttention",
+        seed=1,
+        lr=0.002,
+        data="data",
+        digest=True,
+        extra=None,
+        choices=None,
     ) -> Path:
         """A run that was scored on `data`; `extra` goes into metrics.json."""
         directory = self.root / "runs" / name
@@ -72,6 +81,8 @@ class Sweep:
             "optimizer": {"lr": lr},
             "callbacks": {"checkpoint": {"dirpath": f"logs/{name}/checkpoints"}},
         }
+        if choices:
+            config["choices"] = choices
         hypotheses = self.hypotheses()
         references = (self.root / data / "test.en").read_text("utf-8").splitlines()
         scores = metrics.score(hypotheses, references, num_bootstrap=0)
@@ -234,6 +245,19 @@ def test_a_config_groups_choice_is_the_label_and_twins_are_called_by_their_direc
     runs = [read_run(directory, "test") for directory in find_runs(f"{sweep.root}/runs")]
     assert label_runs(runs[:2]) == ["attention=bahdanau", "attention=luong_dot"]
     assert label_runs(runs[1:]) == ["b", "c"]
+
+
+def test_choices_are_those_of_the_configuration_and_a_transformer_is_called_by_its_model(sweep):
+    runs = []
+    for name, choices in {
+        "a": {"model": "gru", "attention": "luong_dot", "wiring": "update_then_attend"},
+        "b": {"model": "gru", "attention": "none", "wiring": "update_then_attend"},
+        "c": {"model": "transformer", "attention": "None"},
+    }.items():
+        directory = sweep.write(name, choices=choices)
+        runs.append(read_run(directory, "test"))
+    assert label_runs(runs) == ["attention=luong_dot", "attention=none", "model=transformer"]
+    assert label_runs(runs[:2]) == ["attention=luong_dot", "attention=none"]
 
 
 def test_scores_by_length_are_those_of_the_sentences_in_each_bucket(sweep):

@@ -16,7 +16,16 @@ from nmt.errors import UserError
 from nmt.run import read_splits
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
-NOT_SETTINGS = ("seed", "name", "run_dir", "log_dir", "logger", "metrics", "trainer.enable_progress_bar")
+NOT_SETTINGS = (
+    "seed",
+    "name",
+    "run_dir",
+    "log_dir",
+    "logger",
+    "metrics",
+    "choices",
+    "trainer.enable_progress_bar",
+)
 # Groups whose choice says what a run is; the others, such as an experiment, only say how it was asked for.
 NAMING_GROUPS = ("data", "model", "attention", "wiring", "normalizer", "content", "optimizer", "scheduler")
 
@@ -102,8 +111,9 @@ def read_run(directory: Path, split: str) -> ScoredRun:
             f" {scores['num_sentences']} sentences; {advice}"
         )
     config = _read_yaml(directory / "config.yaml")
-    choices: dict[str, str] = {}
-    if (directory / ".hydra" / "hydra.yaml").is_file():
+    stored = config.get("choices") or {}
+    choices = {str(group): str(option) for group, option in stored.items() if str(option) != "None"}
+    if not choices and (directory / ".hydra" / "hydra.yaml").is_file():
         hydra = _read_yaml(directory / ".hydra" / "hydra.yaml")
         chosen = OmegaConf.select(hydra, "hydra.runtime.choices") or {}
         choices = {str(group).partition("@")[0]: str(option) for group, option in chosen.items()}
@@ -212,10 +222,13 @@ def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
 def label_experiments(runs: Sequence[ScoredRun]) -> list[str]:
     """`label_runs` without the seed: "" where the runs differ in nothing else."""
     settings = [run.settings for run in runs]
-    groups = [group for group in NAMING_GROUPS if all(group in run.choices for run in runs)]
+    known = all(
+        run.choices for run in runs
+    )  # where they are, a group that one lacks is one it has no use for
+    groups = [group for group in NAMING_GROUPS if known and any(group in run.choices for run in runs)]
     described = [
         {
-            **{group: run.choices[group] for group in groups},
+            **{group: run.choices[group] for group in groups if group in run.choices},
             **{key: value for key, value in each.items() if key.endswith("_target_")},
             **each,
         }
@@ -244,9 +257,11 @@ def _describe(settings: Mapping[str, str], keys: Sequence[str]) -> str:
     for key in keys:
         names = key.removesuffix("._target_").split(".")
         short = names[-1] if sum(other.split(".")[-1] == names[-1] for other in keys) < 2 else ".".join(names)
+        if key in NAMING_GROUPS and key not in settings and "model" in settings:
+            continue  # a group that this model has no use for: the Transformer has an attention of its own
         value = settings.get(key, "–")
         parts.append(f"{short}={value.rpartition('.')[2] if key.endswith('_target_') else value}")
-    return " ".join(parts)
+    return " ".join(parts) or (f"model={settings['model']}" if keys else "")
 
 
 def _leaves(tree: Any, prefix: str = "") -> dict[str, str]:
