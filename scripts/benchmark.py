@@ -26,7 +26,7 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.module import TranslationModule
-from nmt.run import build_translator, read_splits, write_atomically
+from nmt.run import build_translator, make_tokenizer, read_splits, write_atomically
 from nmt.schedules import constant
 
 EXIT_AFTER_FIRST_STEP = (
@@ -211,20 +211,6 @@ def prepare(
         "split_pairs_per_second": num_pairs / pieces,
         "prepare_pairs_per_second": num_pairs / (reading + pieces),
     }
-
-
-def make_tokenizer(cfg: DictConfig, train: datasets.Dataset) -> Tokenizer:
-    """The given SentencePiece model or models, else one trained on the training text."""
-    if cfg.model is not None:
-        return Tokenizer.from_models(*([cfg.model] if isinstance(cfg.model, str) else cfg.model))
-    return Tokenizer.train(
-        train["src"],
-        train["tgt"],
-        model_type=cfg.model_type,
-        joint=cfg.joint,
-        vocab_size=cfg.vocab_size,
-        character_coverage=cfg.character_coverage,
-    )
 
 
 def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:

@@ -28,6 +28,7 @@ from nmt.run import (
     build_translator,
     check_decoding,
     instantiate,
+    make_tokenizer,
     read_splits,
     report,
     write_atomically,
@@ -72,7 +73,7 @@ def train(
     with launch.first_rank_first(trainer):
         splits = read_splits(cfg.data)
         if checkpoint is None and trainer.is_global_zero:
-            tokenizer = make_tokenizer(cfg.data.tokenizer, splits)
+            tokenizer = make_tokenizer(cfg.data.tokenizer, splits["train"])
             tokenizer.save(run_dir / "tokenizer")
         else:
             tokenizer = Tokenizer.load(run_dir / "tokenizer")
@@ -189,25 +190,6 @@ def check(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None
         hydra.utils.instantiate(cfg.optimizer)(translator.parameters())
     except ValueError as error:
         raise UserError(f"optimizer: {error}") from error
-
-
-def make_tokenizer(cfg: DictConfig, splits: dict[str, Any]) -> Tokenizer:
-    """The given SentencePiece model or models, else one trained on the training text."""
-    if cfg.model is not None:
-        files = [cfg.model] if isinstance(cfg.model, str) else list(cfg.model)
-        if len(files) > 2:
-            raise UserError(
-                f"data.tokenizer.model has {len(files)} files: give one, or [SOURCE_FILE, TARGET_FILE]"
-            )
-        return Tokenizer.from_models(*files)
-    return Tokenizer.train(
-        splits["train"]["src"],
-        splits["train"]["tgt"],
-        model_type=cfg.model_type,
-        joint=cfg.joint,
-        vocab_size=cfg.vocab_size,
-        character_coverage=cfg.character_coverage,
-    )
 
 
 def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: dict[str, Any]) -> None:

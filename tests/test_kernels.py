@@ -1,21 +1,13 @@
 """The fast kernels equal the plain forms beside them, gradients included, in float64."""
 
-from functools import partial
-
 import pytest
 import torch
 
-from nmt import attention as att
 from nmt import kernels
-from nmt.attention import AdditiveAttention, GeneralAttention
 from nmt.errors import UserError
 from nmt.losses import cross_entropy, output_loss
-from nmt.masks import masked_softmax
 from nmt.models.cells import GRULayer
-from nmt.models.gru import GRUTranslator, RecurrentEncoder
-from nmt.models.wirings import AttendThenUpdate, Conditional, UpdateThenAttend
-
-PAD = 0
+from tests.test_gru import EOS, PAD, build, every_case, sources, targets
 
 
 @pytest.fixture(autouse=True)
@@ -165,69 +157,18 @@ def test_blocks_do_not_share_and_leave_nothing_behind():
     assert type(linear(x).grad_fn).__name__ == "AddmmBackward0"  # outside a block all is plain
 
 
-def attentions():
-    given = {"temperature": 1.0, "normalizer": masked_softmax}
-    general = partial(GeneralAttention, **given)
-    return {
-        "general": general,
-        "additive": partial(AdditiveAttention, size=6, **given),
-        "concat": partial(att.ConcatAttention, size=6, **given),
-        "coverage": partial(att.CoverageAttention, size=6, max_fertility=2.0, **given),
-        "location": partial(att.LocationAttention, max_positions=5, **given),
-        "local_p": partial(att.PredictiveLocalAttention, content=general, window=2),
-        "multi_head": partial(
-            att.MultiHeadAttention, content=partial(att.ScaledDotAttention, **given), num_heads=2
-        ),
-        "none": None,
-    }
-
-
-WIRINGS = {
-    "attend_then_update": AttendThenUpdate,
-    "update_then_attend": partial(UpdateThenAttend, input_feeding=False),
-    "input_feeding": partial(UpdateThenAttend, input_feeding=True),
-    "conditional": Conditional,
-}
-
-
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "recomputed"])
-@pytest.mark.parametrize("wiring", WIRINGS)
-@pytest.mark.parametrize("mechanism", attentions())
-def test_a_whole_translator_has_the_same_loss_and_gradients(mechanism, wiring, checkpointing):
-    if mechanism == "none" and wiring in ("input_feeding", "conditional"):
-        pytest.skip("nothing to feed")
-    model = GRUTranslator(
-        src_vocab_size=13,
-        tgt_vocab_size=11,
-        joint_vocabulary=False,
-        pad_id=PAD,
-        bos_id=1,
-        eos_id=2,
-        embedding_size=4,
-        readout_size=None,
-        hidden_size=6,
-        num_layers=2,
-        dropout=0.0,
-        variational=False,
-        word_dropout=0.0,
-        residual=False,
-        layer_norm=False,
-        tie_output=True,
-        tie_source=False,
-        gradient_checkpointing=checkpointing,
-        cell=GRULayer,
-        encoder=partial(RecurrentEncoder, hidden_size=3, num_layers=1, output_size=6),
-        wiring=WIRINGS[wiring],
-        attention=attentions()[mechanism],
-    )
-    src = torch.tensor([[4, 5, 6, 7, 2], [8, 9, 2, PAD, PAD]])
-    tgt_in = torch.tensor([[1, 5, 6, 7], [1, 4, 3, PAD]])
-    tgt_out = torch.tensor([[5, 6, 7, 2], [4, 3, 2, PAD]])
+@every_case
+def test_a_whole_translator_has_the_same_loss_and_gradients(case, checkpointing):
+    model = build(case, gradient_checkpointing=checkpointing)
+    (src, mask), tgt_in = sources(), targets()
+    tgt_out = torch.cat((tgt_in[:, 1:], torch.full((len(tgt_in), 1), EOS)), dim=1)
+    tgt_out[1, 2:] = PAD
 
     def results(name):
         model.zero_grad()
         with kernels.using(name):
-            memory = model.encode(src, src != PAD)
+            memory = model.encode(src, mask)
             features, weights = model.read(memory, tgt_in, need_weights=True)
             loss = output_loss(features, model.output, tgt_out, pad_id=PAD, label_smoothing=0.1)
             guided = loss.smoothed if weights is None else loss.smoothed + weights.square().sum()

@@ -93,6 +93,11 @@ def read_grammar(
         if lang not in grammar.LANGUAGES:
             raise UserError(f"{key}={lang}: the built-in corpus has {' and '.join(grammar.LANGUAGES)}")
     languages = Languages(src_lang, tgt_lang)
+
+    def row(pair: Any) -> Row:
+        links = [(j, i) if languages.alignments_flipped else (i, j) for i, j in pair.alignment]
+        return getattr(pair, src_lang), getattr(pair, tgt_lang), grammar.pharaoh(sorted(links))
+
     settings = {
         "num_train": num_train,
         "num_val": num_val,
@@ -100,31 +105,7 @@ def read_grammar(
         "max_words": max_words,
         "seed": seed,
     }
-    for name, value in settings.items():
-        if not isinstance(value, int) or value < (0 if name == "seed" else 1):
-            raise UserError(
-                f"data.{name}={value}: give a whole number of at least {0 if name == 'seed' else 1}"
-            )
-    generated = functools.cache(lambda: grammar.corpus(**settings))
-
-    def rows(split: str) -> Iterator[Row]:
-        for pair in generated()[split]:
-            links = [(j, i) if languages.alignments_flipped else (i, j) for i, j in pair.alignment]
-            texts = {"en": pair.en, "vi": pair.vi}
-            yield texts[src_lang], texts[tgt_lang], grammar.pharaoh(sorted(links))
-
-    described = repr((src_lang, tgt_lang, *settings.items())).encode()
-    key = hashlib.sha256(_grammar_source() + described).hexdigest()
-    return {
-        split: cached_dataset(
-            functools.partial(rows, split),
-            key=hashlib.sha256(f"{key} {split}".encode()).hexdigest(),
-            name=f"grammar-{split}",
-            cache_dir=cache_dir,
-        )
-        for split in SPLITS
-        if split in splits
-    }
+    return _from_grammar(row, settings, (src_lang, tgt_lang), "grammar", cache_dir, splits)
 
 
 def read_hub(
@@ -350,23 +331,38 @@ def read_grammar_task(
         "max_words": max_words,
         "seed": seed,
     }
-    for name, value in settings.items():
-        least = 0 if name == "seed" else 1
+
+    def row(pair: Any) -> Row:
+        return getattr(pair, src_lang), getattr(pair, tgt_lang)
+
+    return _from_grammar(row, settings, (src_lang, tgt_lang), f"grammar-{tgt_lang}", cache_dir, splits)
+
+
+def _from_grammar(
+    row: Callable[[Any], Row],
+    settings: dict[str, int],
+    languages: tuple[str, str],
+    name: str,
+    cache_dir: str | Path,
+    splits: Sequence[str],
+) -> dict[str, Dataset]:
+    """The grammar's pairs as rows, generated for all splits where one of them is not cached."""
+    for key, value in settings.items():
+        least = 0 if key == "seed" else 1
         if not isinstance(value, int) or value < least:
-            raise UserError(f"data.{name}={value}: give a whole number of at least {least}")
+            raise UserError(f"data.{key}={value}: give a whole number of at least {least}")
     generated = functools.cache(lambda: grammar.corpus(**settings))
 
     def rows(split: str) -> Iterator[Row]:
-        for pair in generated()[split]:
-            yield getattr(pair, src_lang), getattr(pair, tgt_lang)
+        yield from map(row, generated()[split])  # nothing is generated before a row is asked for
 
-    described = repr((src_lang, tgt_lang, *settings.items())).encode()
-    key = hashlib.sha256(_grammar_source() + described).hexdigest()
+    described = repr((*languages, *settings.items())).encode()
+    digest = hashlib.sha256(_grammar_source() + described).hexdigest()
     return {
         split: cached_dataset(
             functools.partial(rows, split),
-            key=hashlib.sha256(f"{key} {split}".encode()).hexdigest(),
-            name=f"grammar-{tgt_lang}-{split}",
+            key=hashlib.sha256(f"{digest} {split}".encode()).hexdigest(),
+            name=f"{name}-{split}",
             cache_dir=cache_dir,
         )
         for split in SPLITS

@@ -42,7 +42,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_features = torch.empty_like(features)
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         nll, spread = features.new_zeros(()), features.new_zeros(())
-        weight_sum, bias_sum = weight.sum(dim=0), bias.sum()
         buffers = features.new_empty(2, min(ROWS, num_rows), vocab_size)
         for start in range(0, num_rows, ROWS):
             rows, answers = features[start : start + ROWS], targets[start : start + ROWS].unsqueeze(1)
@@ -60,9 +59,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             grad_weight.addmm_(slope.t(), rows)
             grad_bias += slope.sum(dim=0)
         if label_smoothing:
-            feature_sum = features.sum(dim=0)
+            feature_sum, weight_sum = features.sum(dim=0), weight.sum(dim=0)
             spread -= (
-                (feature_sum * weight_sum).sum() + bias_sum * num_rows
+                (feature_sum * weight_sum).sum() + bias.sum() * num_rows
             ) / vocab_size  # of the mean logits
             even = label_smoothing / vocab_size
             grad_features.sub_(weight_sum, alpha=even)

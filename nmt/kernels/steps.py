@@ -28,9 +28,9 @@ class _Gathered:
         self.inputs: list[Tensor] = []
         self.grads: list[Tensor] = []
 
-    def take(self, dim: int) -> tuple[Tensor, Tensor]:
-        """Both, joined in one dimension; nothing is kept."""
-        joined = torch.cat(self.inputs, dim=dim), torch.cat(self.grads, dim=dim)
+    def take(self) -> tuple[Tensor, Tensor]:
+        """Both, [..., T, I] and [..., T, O] over all steps; nothing is kept."""
+        joined = torch.cat(self.inputs, dim=-2), torch.cat(self.grads, dim=-2)
         self.inputs, self.grads = [], []
         return joined
 
@@ -38,7 +38,7 @@ class _Gathered:
 # The shared tensors met so far in the block: by their identity and how they are used, the tensor (kept, so that no
 # other takes its identity), what its steps gather, and the token that ties each step to the node which takes the
 # gradient.
-_Pool = dict[tuple[int, str], tuple[Tensor, _Gathered, Tensor]]
+_Pool = dict[tuple[int, bool], tuple[Tensor, _Gathered, Tensor]]
 _pool: ContextVar[_Pool | None] = ContextVar("pool", default=None)
 
 
@@ -54,29 +54,34 @@ def gradients_at_once(active: bool = True) -> Iterator[None]:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x W^T + b`, for x [N, I] or [B, T, I], weight [O, I]."""
-    pool = _pool.get()
-    if pool is None or not weight.requires_grad:
+    if not _at_once(weight):
         return F.linear(x, weight, bias)
-    key = (id(weight), "linear")
-    if key not in pool:
-        gathered = _Gathered()
-        pool[key] = (weight, gathered, _OfLinear.apply(weight, bias, gathered))
-    _, gathered, token = pool[key]
-    return _LinearStep.apply(x, token, weight.detach(), None if bias is None else bias.detach(), gathered)
+    return _step(x.reshape(-1, x.size(-1)), weight, bias, transposed=True).view(*x.shape[:-1], -1)
 
 
 def product(x: Tensor, shared: Tensor, *, transposed: bool = False) -> Tensor:
     """`x M`, or `x M^T` where `transposed`: x [..., T, I], and M [..., I, O] (or [..., O, I]) of the same leading
     dimensions."""
-    pool = _pool.get()
-    if pool is None or not shared.requires_grad:
+    if not _at_once(shared):
         return x @ (shared.transpose(-2, -1) if transposed else shared)
-    key = (id(shared), "transposed" if transposed else "as it is")
+    return _step(x, shared, None, transposed=transposed)
+
+
+def _at_once(shared: Tensor) -> bool:
+    return _pool.get() is not None and shared.requires_grad
+
+
+def _step(x: Tensor, shared: Tensor, bias: Tensor | None, *, transposed: bool) -> Tensor:
+    pool = _pool.get()
+    assert pool is not None
+    key = (id(shared), transposed)
     if key not in pool:
         gathered = _Gathered()
-        pool[key] = (shared, gathered, _OfProduct.apply(shared, transposed, gathered))
+        pool[key] = (shared, gathered, _Shared.apply(shared, bias, transposed, gathered))
     _, gathered, token = pool[key]
-    return _ProductStep.apply(x, token, shared.detach(), transposed, gathered)
+    return _Step.apply(
+        x, token, shared.detach(), None if bias is None else bias.detach(), transposed, gathered
+    )
 
 
 class Linear(nn.Linear):
@@ -86,69 +91,47 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
-class _OfLinear(torch.autograd.Function):
+class _Shared(torch.autograd.Function):
     """The node that all steps depend on, so that its gradient is asked for after all of theirs."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, gathered: _Gathered) -> Tensor:
-        ctx.gathered, ctx.has_bias = gathered, bias is not None
-        return weight.new_zeros(())
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        inputs, grads = ctx.gathered.take(dim=0)
-        return grads.t() @ inputs, grads.sum(dim=0) if ctx.has_bias else None, None
-
-
-class _LinearStep(torch.autograd.Function):
-    @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, weight: Tensor, bias: Tensor | None, gathered: _Gathered
+        ctx: Any, shared: Tensor, bias: Tensor | None, transposed: bool, gathered: _Gathered
     ) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.gathered = gathered
-        return F.linear(x, weight, bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None, None]:
-        x, weight = ctx.saved_tensors
-        ctx.gathered.inputs.append(x.reshape(-1, x.size(-1)))
-        ctx.gathered.grads.append(grad.reshape(-1, grad.size(-1)))
-        return grad @ weight if ctx.needs_input_grad[0] else None, grad.new_zeros(()), None, None, None
-
-
-class _OfProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, shared: Tensor, transposed: bool, gathered: _Gathered) -> Tensor:
-        ctx.gathered, ctx.transposed = gathered, transposed
+        ctx.has_bias, ctx.transposed, ctx.gathered = bias is not None, transposed, gathered
         return shared.new_zeros(())
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None, None]:
-        inputs, grads = ctx.gathered.take(dim=-2)  # [..., T, I], [..., T, O]
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        inputs, grads = ctx.gathered.take()
         left, right = (grads, inputs) if ctx.transposed else (inputs, grads)
-        return left.transpose(-2, -1) @ right, None, None
+        return left.transpose(-2, -1) @ right, grads.sum(dim=0) if ctx.has_bias else None, None, None
 
 
-class _ProductStep(torch.autograd.Function):
+class _Step(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, shared: Tensor, transposed: bool, gathered: _Gathered
+        ctx: Any,
+        x: Tensor,
+        token: Tensor,
+        shared: Tensor,
+        bias: Tensor | None,
+        transposed: bool,
+        gathered: _Gathered,
     ) -> Tensor:
         ctx.save_for_backward(x, shared)
         ctx.transposed, ctx.gathered = transposed, gathered
-        return x @ (shared.transpose(-2, -1) if transposed else shared)
+        matrix = shared.transpose(-2, -1) if transposed else shared
+        return x @ matrix if bias is None else torch.addmm(bias, x, matrix)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None, None, None]:
         x, shared = ctx.saved_tensors
         ctx.gathered.inputs.append(x)
         ctx.gathered.grads.append(grad)
         back = None
         if ctx.needs_input_grad[0]:
             back = grad @ (shared if ctx.transposed else shared.transpose(-2, -1))
-        return back, grad.new_zeros(()), None, None, None
+        return back, grad.new_zeros(()), None, None, None, None

@@ -6,7 +6,14 @@ A run directory is data: its configuration may build only what `ALLOWED_TARGETS`
 are loaded as weights only.
 """
 
-from nmt.run.building import ALLOWED_TARGETS, build_translator, check_decoding, instantiate, read_splits
+from nmt.run.building import (
+    ALLOWED_TARGETS,
+    build_translator,
+    check_decoding,
+    instantiate,
+    make_tokenizer,
+    read_splits,
+)
 from nmt.run.directory import Run, open_run
 from nmt.run.files import checkpoint_file, load_weights, report, write_atomically, write_scores
 from nmt.run.translation import Translation
@@ -20,6 +27,7 @@ __all__ = [
     "checkpoint_file",
     "instantiate",
     "load_weights",
+    "make_tokenizer",
     "open_run",
     "read_splits",
     "report",

@@ -84,6 +84,25 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
     )
 
 
+def make_tokenizer(config: DictConfig, train: Dataset) -> Tokenizer:
+    """The given SentencePiece model or models, else one trained on the training text."""
+    if config.model is not None:
+        files = [config.model] if isinstance(config.model, str) else list(config.model)
+        if len(files) > 2:
+            raise UserError(
+                f"data.tokenizer.model has {len(files)} files: give one, or [SOURCE_FILE, TARGET_FILE]"
+            )
+        return Tokenizer.from_models(*files)
+    return Tokenizer.train(
+        train["src"],
+        train["tgt"],
+        model_type=config.model_type,
+        joint=config.joint,
+        vocab_size=config.vocab_size,
+        character_coverage=config.character_coverage,
+    )
+
+
 def check_decoding(config: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
     """Search one empty sentence, so that settings that do not go together end a run before its work: UserError."""
     training = translator.training
