@@ -189,7 +189,7 @@ def prepare(
     bar.set_description("reading")
     splits = read_splits(cfg, ("train", "val"))
     done("vocabulary")
-    tokenizer = make_tokenizer(cfg.tokenizer, splits["train"])
+    tokenizer = make_tokenizer(cfg, splits["train"])
     done("pieces")
     data = TranslationDataModule(
         splits,

@@ -73,7 +73,7 @@ def train(
     with launch.first_rank_first(trainer):
         splits = read_splits(cfg.data)
         if checkpoint is None and trainer.is_global_zero:
-            tokenizer = make_tokenizer(cfg.data.tokenizer, splits["train"])
+            tokenizer = make_tokenizer(cfg.data, splits["train"])
             tokenizer.save(run_dir / "tokenizer")
         else:
             tokenizer = Tokenizer.load(run_dir / "tokenizer")

@@ -27,8 +27,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands import errors_in_one_line
 from nmt.data import grammar
-from nmt.data.corpus import count_shared, read_files
+from nmt.data.corpus import read_files
 from nmt.data.datamodule import TranslationDataModule
+from nmt.data.pairs import count_shared
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.run import build_translator

@@ -9,9 +9,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 DATA = {
     "data.batching",
+    "data.cache",
     "data.corpus",
     "data.datamodule",
     "data.grammar",
+    "data.pairs",
     "data.readers",
     "data.tokenizer",
 }
@@ -46,10 +48,12 @@ ALLOWED: dict[str, set[str]] = {
     "data": set(),
     "data.grammar": set(),
     "data.readers": set(),
-    "data.corpus": {"data.readers", "data.grammar"},
     "data.tokenizer": set(),
+    "data.cache": {"data.readers", "data.tokenizer"},
+    "data.corpus": {"data.cache", "data.readers", "data.grammar"},
+    "data.pairs": {"alignment", "data.tokenizer"},
     "data.batching": set(),
-    "data.datamodule": {"alignment", *DATA} - {"data.datamodule"},
+    "data.datamodule": DATA - {"data.datamodule"},
     "ranks": set(),
     "launch": set(),
     "losses": {"kernels"},

@@ -87,8 +87,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         rank: int = 0,
         max_sentences: int | None = None,
     ) -> None:
-        self.src_lengths = np.asarray(src_lengths, dtype=np.int64)
-        self.tgt_lengths = np.asarray(tgt_lengths, dtype=np.int64)
+        self.src_lengths = np.asarray(src_lengths, dtype=np.int32)
+        self.tgt_lengths = np.asarray(tgt_lengths, dtype=np.int32)
         if self.src_lengths.shape != self.tgt_lengths.shape:
             raise ValueError(
                 f"{self.src_lengths.size} source lengths but {self.tgt_lengths.size} target lengths"

@@ -5,31 +5,22 @@ Pharaoh links `i-j` over whitespace words from 0, i in the source. Text is exact
 lines included.
 """
 
-import contextlib
 import functools
 import hashlib
-import os
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from datasets import Dataset
 
 from nmt.data import grammar, readers
+from nmt.data.cache import cached_dataset
 from nmt.data.readers import Files, Languages, Row
 from nmt.errors import UserError
 
 SPLITS = ("train", "val", "test")
-RATIO_FLOOR = 6  # no pair whose sides both have this few pieces is left out for its ratio
-
 _READER_VERSION = 1  # raise it when the same files give other rows
-_ROWS_A_BATCH = 10_000
 _LONG_BYTES = 20_000_000  # from here on, a terminal shows progress
 
 
@@ -147,78 +138,6 @@ def read_hub(
     return result
 
 
-def cached_dataset(
-    rows: Callable[[], Iterable[Row]], *, key: str, name: str, cache_dir: str | Path
-) -> Dataset:
-    """The data set of `rows()`, which is called only where the cache has none for `key`.
-
-    key: a hexadecimal digest of all that the rows follow from. name: what the file's name begins with. The
-    file appears whole or not at all. Raises UserError where `cache_dir` cannot be written to.
-    """
-    directory = Path(cache_dir).expanduser()
-    file = directory / f"{name}-{key[:32]}.arrow"
-    if not file.exists():
-        _write(rows, file)
-    try:
-        dataset = Dataset.from_file(str(file))
-    except (pa.ArrowException, OSError):  # damaged from outside
-        _write(rows, file)
-        dataset = Dataset.from_file(str(file))
-    # The fingerprint follows the content, so that what is computed from it is found again.
-    return Dataset(dataset.data, info=dataset.info, fingerprint=hashlib.sha256(key.encode()).hexdigest()[:16])
-
-
-def filter_pairs(dataset: Dataset, *, max_length: int, max_ratio: float) -> tuple[Dataset, dict[str, int]]:
-    """The training pairs to learn from, and how many were `kept`, or left out: `empty`, `too_long`, `ratio`.
-
-    Lengths are those of `src_ids` and `tgt_ids`: pieces with the end of sentence, so that a side of length 1
-    is empty. A pair is kept where neither side is empty or longer than `max_length`, and the longer side is
-    at most `max_ratio` times the shorter; the ratio of a pair with at most `RATIO_FLOOR` pieces a side is not
-    looked at. A pair counts under the first reason that holds. Raises UserError where nothing is kept.
-    """
-    if max_length < 2:
-        raise UserError(f"data.max_length={max_length}: give at least 2, a piece and the end of sentence")
-    if not max_ratio >= 1:
-        raise UserError(f"data.max_ratio={max_ratio}: give at least 1")
-    table = dataset.select_columns(["src_ids", "tgt_ids"]).with_format("arrow")[:]
-    src, tgt = (pc.list_value_length(table[name]).to_numpy() for name in ("src_ids", "tgt_ids"))
-    longer, shorter = np.maximum(src, tgt), np.minimum(src, tgt)
-    empty = shorter <= 1
-    too_long = ~empty & (longer > max_length)
-    ratio = ~empty & ~too_long & (longer > RATIO_FLOOR) & (longer > max_ratio * shorter)
-    keep = ~(empty | too_long | ratio)
-    counts = {
-        "kept": int(keep.sum()),
-        "empty": int(empty.sum()),
-        "too_long": int(too_long.sum()),
-        "ratio": int(ratio.sum()),
-    }
-    if not counts["kept"]:
-        dropped = f"{counts['empty']} empty, {counts['too_long']} too long, {counts['ratio']} by ratio"
-        limits = f"data.max_length={max_length} or data.max_ratio={max_ratio}"
-        raise UserError(f"no training pair is left of {len(dataset)} ({dropped}): raise {limits}")
-    if counts["kept"] == len(dataset):
-        return dataset, counts
-    return dataset.select(np.flatnonzero(keep)), counts
-
-
-def count_shared(held_out: Dataset, train: Dataset) -> int:
-    """How many rows of `held_out` stand in `train` too, with the same text on both sides."""
-    rows = pa.chunked_array(_joined(held_out), pa.large_string())
-    found: set[str] = set()
-    for chunk in _joined(train):  # one at a time: all training text would not fit in memory
-        found.update(chunk.filter(pc.is_in(chunk, value_set=rows)).to_pylist())
-    return sum(row in found for row in rows.to_pylist())
-
-
-def _joined(dataset: Dataset) -> Iterator[pa.Array]:
-    """Both sides of each pair as one string, a block of rows at a time. No text that was read holds NUL."""
-    for batch in dataset.select_columns(["src", "tgt"]).with_format("arrow").iter(_ROWS_A_BATCH):
-        for part in batch.to_batches():
-            sides = [part.column(name).cast(pa.large_string()) for name in ("src", "tgt")]
-            yield pc.binary_join_element_wise(*sides, pa.scalar("\0", pa.large_string()))
-
-
 def _read_split(files: Files, languages: Languages, split: str, cache_dir: Path) -> Dataset:
     def rows() -> Iterable[Row]:
         size = sum(path.stat().st_size for path in files.paths)
@@ -242,35 +161,6 @@ def _content_key(files: Files, languages: Languages) -> str:
         parts.append(path.suffix == ".gz")
         parts.append(readers.digest(path))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _write(rows: Callable[[], Iterable[Row]], file: Path) -> None:
-    """Write the rows as an Arrow stream beside `file`, then rename it. Raises UserError where that fails."""
-    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}.tmp")
-    advice = "set data.cache_dir to a folder that can be written to"
-    try:
-        # A name of its own, since other ranks and runs may write the same content now.
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb") as handle:
-            _write_stream(iter(rows()), handle)
-        os.replace(temporary, file)
-    except OSError as error:
-        raise UserError(f"{file.parent}: cannot write the cache ({error.strerror}): {advice}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def _write_stream(rows: Any, handle: Any) -> None:
-    first = next(rows)
-    names = ["src", "tgt", "alignment"][: len(first)]
-    schema = pa.schema([(name, pa.string()) for name in names])
-    with pa.ipc.new_stream(handle, schema) as writer:
-        rows = chain([first], rows)
-        while batch := list(islice(rows, _ROWS_A_BATCH)):
-            writer.write_batch(
-                pa.record_batch([pa.array(column) for column in zip(*batch, strict=True)], schema=schema)
-            )
 
 
 def _name_columns(dataset: Dataset, languages: Languages, where: str) -> Dataset:

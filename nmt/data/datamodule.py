@@ -2,7 +2,6 @@
 
 import logging
 from functools import partial
-from typing import Any
 
 import lightning as L
 import numpy as np
@@ -10,9 +9,8 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
-from nmt import alignment
+from nmt.data import pairs
 from nmt.data.batching import Batch, TokenBatchSampler, collate
-from nmt.data.corpus import count_shared, filter_pairs
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
@@ -51,14 +49,16 @@ class TranslationDataModule(L.LightningDataModule):
         self.max_tokens, self.num_workers, self.seed = max_tokens, num_workers, seed
         self._collate = partial(collate, pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id)
         self.val_text = splits["val"]
-        self.val = encode(splits["val"], tokenizer)
-        encoded = encode(splits["train"], tokenizer, guided=guided)
-        self.train, self.filter_counts = filter_pairs(encoded, max_length=max_length, max_ratio=max_ratio)
+        self.val = pairs.encode(splits["val"], tokenizer)
+        encoded = pairs.encode(splits["train"], tokenizer, guided=guided)
+        self.train, lengths, self.filter_counts = pairs.filter_pairs(
+            encoded, max_length=max_length, max_ratio=max_ratio
+        )
+        self._lengths = {"train": lengths, "val": pairs.lengths(self.val)}
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
         self._start = (0, 0)  # epoch, and how many of its batches are done
-        self._lengths = {name: _lengths(rows) for name, rows in (("train", self.train), ("val", self.val))}
 
     def sampler(self, split: str, *, shuffle: bool, epoch: int = 0) -> TokenBatchSampler:
         """Batches of a split for this rank. A validation pair longer than the budget is a batch of its own."""
@@ -121,7 +121,7 @@ class TranslationDataModule(L.LightningDataModule):
 
 def _warn_of_shared(split: str, held_out: Dataset, train: Dataset) -> None:
     """Warn where scores on `held_out` would partly be scores on training text."""
-    if shared := count_shared(held_out, train):
+    if shared := pairs.count_shared(held_out, train):
         log.warning(
             "%s of %s %s pairs are training pairs too: leave them out of one, or its scores flatter",
             f"{shared:,}",
@@ -132,51 +132,3 @@ def _warn_of_shared(split: str, held_out: Dataset, train: Dataset) -> None:
 
 def _mixed(seed: int, epoch: int) -> int:
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
-
-
-def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> Dataset:
-    """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content.
-
-    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces.
-    """
-    return dataset.map(
-        _encode_rows,
-        batched=True,
-        with_indices=True,
-        fn_kwargs={"tokenizer": tokenizer, "guided": guided},
-        remove_columns=dataset.column_names,
-        desc="pieces",
-    )
-
-
-def _encode_rows(
-    rows: dict[str, list[str]], indices: list[int], tokenizer: Tokenizer, guided: bool
-) -> dict[str, Any]:
-    columns: dict[str, Any] = {
-        "index": indices,
-        "src_ids": tokenizer.encode_source(rows["src"]),
-        "tgt_ids": tokenizer.encode_target(rows["tgt"]),
-    }
-    if guided:
-        columns["links"] = [
-            _linked_pieces(*row, tokenizer)
-            for row in zip(rows["src"], rows["tgt"], rows["alignment"], strict=True)
-        ]
-    return columns
-
-
-def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer) -> list[int]:
-    """The sure links of a pair as t_1, s_1, t_2, s_2, … over pieces."""
-    sure, _ = alignment.parse_talp(links)
-    pairs = alignment.piece_links(sure, tokenizer.align_target(tgt)[1], tokenizer.align_source(src)[1])
-    return [place for pair in pairs for place in pair]
-
-
-def _lengths(rows: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """How many pieces each pair has on either side."""
-    table = rows.with_format("arrow")[:]
-    return tuple(_list_lengths(table[name]) for name in ("src_ids", "tgt_ids"))  # type: ignore[return-value]
-
-
-def _list_lengths(column: Any) -> np.ndarray:
-    return np.concatenate([np.diff(chunk.offsets.to_numpy()) for chunk in column.chunks])

@@ -1,5 +1,6 @@
 """What a configuration names, built if it is allowed: a run directory from a stranger is data."""
 
+import hashlib
 import importlib
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from datasets import Dataset
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.data import pairs
+from nmt.data.cache import cached_tokenizer
 from nmt.data.corpus import SPLITS
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import search
@@ -85,21 +88,28 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
 
 
 def make_tokenizer(config: DictConfig, train: Dataset) -> Tokenizer:
-    """The given SentencePiece model or models, else one trained on the training text."""
-    if config.model is not None:
-        files = [config.model] if isinstance(config.model, str) else list(config.model)
+    """What a `data` node says: the given SentencePiece model or models, else one trained on the training text.
+
+    At most `tokenizer.max_pairs` of its pairs are looked at. The same pairs and settings are trained on once.
+    """
+    settings = config.tokenizer
+    if settings.model is not None:
+        files = [settings.model] if isinstance(settings.model, str) else list(settings.model)
         if len(files) > 2:
             raise UserError(
                 f"data.tokenizer.model has {len(files)} files: give one, or [SOURCE_FILE, TARGET_FILE]"
             )
         return Tokenizer.from_models(*files)
-    return Tokenizer.train(
-        train["src"],
-        train["tgt"],
-        model_type=config.model_type,
-        joint=config.joint,
-        vocab_size=config.vocab_size,
-        character_coverage=config.character_coverage,
+    if settings.max_pairs < 1:
+        raise UserError(f"data.tokenizer.max_pairs={settings.max_pairs}: give at least 1")
+    some = pairs.sample(train, settings.max_pairs)
+    keywords: Any = {
+        name: settings[name] for name in ("model_type", "joint", "vocab_size", "character_coverage")
+    }
+    return cached_tokenizer(
+        lambda: Tokenizer.train(pairs.texts(some, "src"), pairs.texts(some, "tgt"), **keywords),
+        key=hashlib.sha256(repr((some._fingerprint, sorted(keywords.items()))).encode()).hexdigest(),
+        cache_dir=config.cache_dir,
     )
 
 

@@ -1,0 +1,159 @@
+"""What is done with all pairs of a corpus, a block of rows at a time: pieces, lengths, filters, a sample."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset, List, Value
+from numpy.typing import NDArray
+
+from nmt import alignment
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+
+RATIO_FLOOR = 6  # no pair whose sides both have this few pieces is left out for its ratio
+BLOCK = 200_000  # pairs that are split into pieces, and kept, at a time
+
+_ROWS_A_BATCH = 10_000
+
+Lengths = tuple[
+    NDArray[np.int32], NDArray[np.int32]
+]  # of source and target, in pieces with the end of sentence
+
+
+def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> Dataset:
+    """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content.
+
+    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces. Each BLOCK of pairs is kept as it is
+    done, so that work that was cut off goes on with the block that it was in. SentencePiece uses all cores.
+    """
+    blocks = []
+    for start in range(0, max(1, len(dataset)), BLOCK):
+        end = min(start + BLOCK, len(dataset))
+        whole = f" {start:,} to {end:,} of {len(dataset):,}" if len(dataset) > BLOCK else ""
+        blocks.append(
+            dataset.select(range(start, end)).map(
+                encode_rows,
+                batched=True,
+                with_indices=True,
+                fn_kwargs={"tokenizer": tokenizer, "guided": guided, "first": start},
+                remove_columns=dataset.column_names,
+                features=_features(guided),
+                desc=f"pieces of pairs{whole}",
+            )
+        )
+    return datasets.concatenate_datasets(blocks) if len(blocks) > 1 else blocks[0]
+
+
+def encode_rows(
+    rows: dict[str, list[str]], indices: list[int], tokenizer: Tokenizer, guided: bool, first: int
+) -> dict[str, Any]:
+    """The columns of `encode` for rows whose numbers are `indices`, counted from `first`."""
+    columns: dict[str, Any] = {
+        "index": [first + index for index in indices],
+        "src_ids": tokenizer.encode_source(rows["src"]),
+        "tgt_ids": tokenizer.encode_target(rows["tgt"]),
+    }
+    if guided:
+        columns["links"] = [
+            _linked_pieces(*row, tokenizer)
+            for row in zip(rows["src"], rows["tgt"], rows["alignment"], strict=True)
+        ]
+    return columns
+
+
+def _features(guided: bool) -> datasets.Features:
+    columns: dict[str, Any] = {"index": Value("int64")}
+    for name in ("src_ids", "tgt_ids", *(["links"] if guided else [])):
+        columns[name] = List(Value("int32"))
+    return datasets.Features(columns)
+
+
+def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer) -> list[int]:
+    """The sure links of a pair as t_1, s_1, t_2, s_2, … over pieces."""
+    sure, _ = alignment.parse_talp(links)
+    pairs = alignment.piece_links(sure, tokenizer.align_target(tgt)[1], tokenizer.align_source(src)[1])
+    return [place for pair in pairs for place in pair]
+
+
+def lengths(rows: Dataset) -> Lengths:
+    """How many pieces each pair has on either side: 8 bytes a pair, whatever its text."""
+    sides: tuple[list[Any], list[Any]] = ([], [])
+    for batch in rows.select_columns(["src_ids", "tgt_ids"]).with_format("arrow").iter(_ROWS_A_BATCH):
+        for side, name in zip(sides, ("src_ids", "tgt_ids"), strict=True):
+            side.append(pc.list_value_length(batch[name]).to_numpy().astype(np.int32))
+    return np.concatenate(sides[0]), np.concatenate(sides[1])
+
+
+def filter_pairs(
+    dataset: Dataset, *, max_length: int, max_ratio: float
+) -> tuple[Dataset, Lengths, dict[str, int]]:
+    """The encoded pairs to learn from, their lengths, and the counts of `fit_to_learn`.
+
+    Raises UserError where nothing is kept.
+    """
+    src, tgt = lengths(dataset)
+    keep, counts = fit_to_learn(src, tgt, max_length=max_length, max_ratio=max_ratio)
+    if not counts["kept"]:
+        dropped = f"{counts['empty']} empty, {counts['too_long']} too long, {counts['ratio']} by ratio"
+        limits = f"data.max_length={max_length} or data.max_ratio={max_ratio}"
+        raise UserError(f"no training pair is left of {len(dataset)} ({dropped}): raise {limits}")
+    if counts["kept"] == len(dataset):
+        return dataset, (src, tgt), counts
+    return dataset.select(np.flatnonzero(keep)), (src[keep], tgt[keep]), counts
+
+
+def fit_to_learn(
+    src: NDArray[np.int32], tgt: NDArray[np.int32], *, max_length: int, max_ratio: float
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Which pairs of these lengths to learn from, and how many are `kept`, or not: `empty`, `too_long`, `ratio`.
+
+    Lengths are in pieces with the end of sentence, so that a side of length 1 is empty. A pair is kept where
+    neither side is empty or longer than `max_length`, and the longer side is at most `max_ratio` times the
+    shorter; the ratio of a pair with at most `RATIO_FLOOR` pieces a side is not looked at. A pair counts under
+    the first reason that holds. Raises UserError for limits that no pair could keep.
+    """
+    if max_length < 2:
+        raise UserError(f"data.max_length={max_length}: give at least 2, a piece and the end of sentence")
+    if not max_ratio >= 1:
+        raise UserError(f"data.max_ratio={max_ratio}: give at least 1")
+    longer, shorter = np.maximum(src, tgt), np.minimum(src, tgt)
+    empty = shorter <= 1
+    too_long = ~empty & (longer > max_length)
+    ratio = ~empty & ~too_long & (longer > RATIO_FLOOR) & (longer > max_ratio * shorter)
+    keep = ~(empty | too_long | ratio)
+    counts = {"kept": keep, "empty": empty, "too_long": too_long, "ratio": ratio}
+    return keep, {name: int(which.sum()) for name, which in counts.items()}
+
+
+def sample(dataset: Dataset, num_pairs: int) -> Dataset:
+    """At most `num_pairs` of the pairs, evenly drawn from the first to the last, in order."""
+    if len(dataset) <= num_pairs:
+        return dataset
+    return dataset.select(np.linspace(0, len(dataset) - 1, num_pairs).round().astype(np.int64))
+
+
+def texts(dataset: Dataset, column: str) -> Iterator[str]:
+    """A column's texts, of which few are in memory at once."""
+    for batch in dataset.select_columns([column]).with_format("arrow").iter(_ROWS_A_BATCH):
+        yield from batch[column].to_pylist()
+
+
+def count_shared(held_out: Dataset, train: Dataset) -> int:
+    """How many rows of `held_out` stand in `train` too, with the same text on both sides."""
+    rows = pa.chunked_array(_joined(held_out), pa.large_string())
+    found: set[str] = set()
+    for chunk in _joined(train):  # one at a time: all training text would not fit in memory
+        found.update(chunk.filter(pc.is_in(chunk, value_set=rows)).to_pylist())
+    return sum(row in found for row in rows.to_pylist())
+
+
+def _joined(dataset: Dataset) -> Iterator[pa.Array]:
+    """Both sides of each pair as one string, a block of rows at a time. No text that was read holds NUL."""
+    for batch in dataset.select_columns(["src", "tgt"]).with_format("arrow").iter(_ROWS_A_BATCH):
+        for part in batch.to_batches():
+            sides = [part.column(name).cast(pa.large_string()) for name in ("src", "tgt")]
+            yield pc.binary_join_element_wise(*sides, pa.scalar("\0", pa.large_string()))
