@@ -123,6 +123,8 @@ def check(cfg: DictConfig) -> None:
         raise UserError(f"kernels={cfg.kernels}: choose one of {', '.join(kernels.NAMES)}")
     if cfg.precision not in measure.PRECISIONS:
         raise UserError(f"precision={cfg.precision}: choose one of {', '.join(measure.PRECISIONS)}")
+    if cfg.data.get("streaming") is not None:
+        raise UserError("data.streaming: what is measured takes turns on batches of text that is read whole")
     if cfg.output is not None and not Path(cfg.output).parent.is_dir():
         raise UserError(f"output={cfg.output}: there is no folder {Path(cfg.output).parent}")
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt import kernels, launch, resume
 from nmt.callbacks import AtomicCheckpointIO, Interrupted, ProgressBar, summarize
 from nmt.commands import command
-from nmt.data.datamodule import TranslationDataModule
+from nmt.data.datamodule import StreamingDataModule, TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.models.base import Translator
@@ -77,16 +77,7 @@ def train(
             tokenizer.save(run_dir / "tokenizer")
         else:
             tokenizer = Tokenizer.load(run_dir / "tokenizer")
-        datamodule = TranslationDataModule(
-            splits,
-            tokenizer,
-            max_length=cfg.data.max_length,
-            max_ratio=cfg.data.max_ratio,
-            max_tokens=cfg.data.max_tokens,
-            num_workers=cfg.data.num_workers,
-            seed=cfg.seed,
-            guided=bool(cfg.guided_alignment),
-        )
+        datamodule = make_datamodule(cfg, splits, tokenizer)
     kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer)
     check(cfg, translator, tokenizer)
@@ -129,6 +120,23 @@ def train(
     split, scores = score(cfg, run_dir, splits, device=str(module.device), training=training)
     log_hyperparameters(trainer, resolved, split, scores)
     return scores
+
+
+def make_datamodule(cfg: DictConfig, splits: dict[str, Any], tokenizer: Tokenizer) -> TranslationDataModule:
+    """The batches of a corpus, or of a stream where `data.streaming` says how many make an epoch."""
+    keywords: dict[str, Any] = {
+        name: cfg.data[name] for name in ("max_length", "max_ratio", "max_tokens", "num_workers")
+    } | {"seed": cfg.seed, "guided": bool(cfg.guided_alignment)}
+    epoch_batches, buffer_pairs = cfg.data.get("streaming"), cfg.data.get("buffer_pairs")
+    if epoch_batches is None:
+        if buffer_pairs is not None:
+            raise UserError(f"data.buffer_pairs={buffer_pairs} is for a stream: set data.streaming too")
+        return TranslationDataModule(splits, tokenizer, **keywords)
+    if buffer_pairs is not None and buffer_pairs < 1:
+        raise UserError(f"data.buffer_pairs={buffer_pairs}: give at least 1")
+    return StreamingDataModule(
+        splits, tokenizer, epoch_batches=epoch_batches, buffer_pairs=buffer_pairs or 100_000, **keywords
+    )
 
 
 def score(

@@ -15,6 +15,7 @@ DATA = {
     "data.grammar",
     "data.pairs",
     "data.readers",
+    "data.streaming",
     "data.tokenizer",
 }
 # Folders that are one room: their files import each other freely, and count as the folder to everyone else.
@@ -50,8 +51,9 @@ ALLOWED: dict[str, set[str]] = {
     "data.readers": set(),
     "data.tokenizer": set(),
     "data.cache": {"data.readers", "data.tokenizer"},
-    "data.corpus": {"data.cache", "data.readers", "data.grammar"},
+    "data.corpus": {"data.cache", "data.readers", "data.grammar", "data.streaming"},
     "data.pairs": {"alignment", "data.tokenizer"},
+    "data.streaming": {"data.batching", "data.pairs", "data.readers", "data.tokenizer"},
     "data.batching": set(),
     "data.datamodule": DATA - {"data.datamodule"},
     "ranks": set(),

@@ -1,6 +1,7 @@
 """A run that was killed anywhere and goes on is, to the last bit, the run that was not."""
 
 import importlib.util
+import json
 import logging
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ import torch
 
 from nmt import resume
 from nmt.callbacks import Interrupted
+from nmt.data import grammar
 from nmt.errors import UserError
 from nmt.module import TranslationModule
 
@@ -256,6 +258,36 @@ def test_so_it_is_with_accumulation_validation_inside_epochs_and_a_plateau(end, 
     assert train(directory, SMALL + UNEVEN, sabotage) == status, log_of(directory)
     assert go_on(directory) == 0, log_of(directory)
     assert_same_run(directory, whole_uneven)
+
+
+@pytest.fixture(scope="module")
+def text(workspace) -> Path:
+    """Training text in three shards."""
+    directory = workspace / "text"
+    splits = grammar.corpus(num_train=200, num_val=6, num_test=6, max_words=8, seed=1)
+    shards = {f"train-0000{n}-of-00003": splits["train"][n::3] for n in range(3)}
+    directory.mkdir()
+    for name, pairs in (shards | {"val": splits["val"], "test": splits["test"]}).items():
+        rows = (json.dumps({"en": pair.en, "vi": pair.vi}) + "\n" for pair in pairs)
+        (directory / f"{name}.jsonl").write_text("".join(rows))
+    return directory
+
+
+def streamed(text: Path) -> list[str]:
+    """Blocks, passes and epochs that all end at different batches."""
+    kept = [each for each in SMALL if not each.startswith(("data.num", "data.max_words"))]
+    files = ["data=files", f"data.path={text}", "data.src_lang=en", "data.tgt_lang=vi"]
+    return [*kept, *EVEN, *files, "data.max_length=60", "data.streaming=11", "data.buffer_pairs=70"]
+
+
+@pytest.mark.parametrize("batch", [7, 20])
+def test_so_it_is_with_text_that_is_read_as_it_goes(batch, workspace, text):
+    whole, killed = workspace / f"streamed{batch}", workspace / f"killed{batch}"
+    assert train(whole, streamed(text)) == 0, log_of(whole)
+    assert train(killed, streamed(text), die_at_batch(batch)) == -signal.SIGKILL, log_of(killed)
+    assert go_on(killed) == 0, log_of(killed)
+    assert_same_run(killed, whole)
+    assert log_of(whole).count("pass 1 reads") == 3  # the text was begun anew
 
 
 def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):

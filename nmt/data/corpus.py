@@ -17,6 +17,7 @@ from datasets import Dataset
 from nmt.data import grammar, readers
 from nmt.data.cache import cached_dataset
 from nmt.data.readers import Files, Languages, Row
+from nmt.data.streaming import TextStream
 from nmt.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -31,15 +32,18 @@ def read_files(
     tgt_lang: str,
     cache_dir: str | Path,
     columns: Sequence[str] | None = None,
+    streaming: int | None = None,
     splits: Sequence[str] = SPLITS,
-) -> dict[str, Dataset]:
+) -> dict[str, Any]:
     """The splits that the folder `path` holds: train; val (or valid, validation, dev); test.
 
     A split is one of .jsonl (keys named by language, or a `translation` object), .tsv, .csv (with a header),
     .parquet (or shards as on the Hub), or two plain files such as train.de and train.en with perhaps
-    train.align; all but Parquet may be .gz. `columns` names the columns of a .tsv without a header, in the
-    file's order. Links `i-j` of an alignment count words of the first and the second language of `columns`,
-    else of the alphabet (en before vi); they are turned round where the source is the second.
+    train.align; all but Parquet may be .gz. What is one file may be shards, train-00000-of-00002.jsonl and so
+    on. With `streaming`, the batches of an epoch, train is a TextStream, of which nothing is read yet. `columns`
+    names the columns of a .tsv without a header, in the file's order. Links `i-j` of an alignment count words of
+    the first and the second language of `columns`, else of the alphabet (en before vi); they are turned round
+    where the source is the second.
 
     Raises UserError naming file and line where the text is not sound, and what was looked for and what is
     there where there is none of the splits, or no train though it is asked for.
@@ -57,8 +61,12 @@ def read_files(
             raise readers.missing(directory, splits[0], languages)
     except OSError as error:
         raise UserError(f"{directory}: cannot list it ({error.strerror})") from error
+    if streaming is not None and (type(streaming) is not int or streaming < 1):
+        raise UserError(f"data.streaming={streaming}: give the number of batches of an epoch, or null")
     return {
-        split: _read_split(files, languages, split, Path(cache_dir))
+        split: TextStream(files, languages)
+        if streaming is not None and split == "train"
+        else _read_split(files, languages, split, Path(cache_dir))
         for split, files in found.items()
         if files is not None
     }
@@ -107,15 +115,27 @@ def read_hub(
     src_lang: str,
     tgt_lang: str,
     cache_dir: str | Path,
+    streaming: int | None = None,
     splits: Sequence[str] = SPLITS,
-) -> dict[str, Dataset]:
+) -> dict[str, Any]:
     """The splits of the Hub's data set `name`, or of a local copy of its files at `path`.
 
     Columns are named by language, or one column `translation` holds both. Raises UserError where the Hub
     cannot be reached or has no such data set, and where a language is not in it.
     """
     if path is not None:
-        return read_files(path, src_lang=src_lang, tgt_lang=tgt_lang, cache_dir=cache_dir, splits=splits)
+        return read_files(
+            path,
+            src_lang=src_lang,
+            tgt_lang=tgt_lang,
+            cache_dir=cache_dir,
+            streaming=streaming,
+            splits=splits,
+        )
+    if streaming is not None:
+        raise UserError(
+            f"data.streaming={streaming}: the Hub's copy of {name} is loaded whole, set data.path=DIR"
+        )
     languages = Languages(str(src_lang), str(tgt_lang))
     try:
         loaded = datasets.load_dataset(name, config, cache_dir=str(cache_dir))

@@ -1,7 +1,11 @@
 """From text to batches of piece ids, for Lightning."""
 
 import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import islice
+from typing import Any
 
 import lightning as L
 import numpy as np
@@ -11,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from nmt.data import pairs
 from nmt.data.batching import Batch, TokenBatchSampler, collate
+from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
@@ -41,24 +46,29 @@ class TranslationDataModule(L.LightningDataModule):
         for split in ("train", "val"):
             if split not in splits:
                 raise UserError(f"the data have no {split} split; training needs train and val")
-        if guided and "alignment" not in splits["train"].column_names:
-            raise UserError("guided_alignment needs alignments of the training text, and the data have none")
-        for split in splits.keys() - {"train"}:
-            _warn_of_shared(split, splits[split], splits["train"])
         self.tokenizer = tokenizer
-        self.max_tokens, self.num_workers, self.seed = max_tokens, num_workers, seed
+        self.max_length, self.max_ratio, self.max_tokens = max_length, max_ratio, max_tokens
+        self.num_workers, self.seed, self.guided = num_workers, seed, guided
         self._collate = partial(collate, pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id)
         self.val_text = splits["val"]
         self.val = pairs.encode(splits["val"], tokenizer)
-        encoded = pairs.encode(splits["train"], tokenizer, guided=guided)
-        self.train, lengths, self.filter_counts = pairs.filter_pairs(
-            encoded, max_length=max_length, max_ratio=max_ratio
+        self._lengths = {"val": pairs.lengths(self.val)}
+        self._start = (0, 0)  # epoch, and how many of its batches are done
+        self._prepare_training(splits)
+
+    def _prepare_training(self, splits: dict[str, Dataset]) -> None:
+        if self.guided and "alignment" not in splits["train"].column_names:
+            raise UserError("guided_alignment needs alignments of the training text, and the data have none")
+        for split in splits.keys() - {"train"}:
+            _warn_of_shared(split, splits[split], splits["train"])
+        self.train, self._lengths["train"], self.filter_counts = pairs.filter_pairs(
+            pairs.encode(splits["train"], self.tokenizer, guided=self.guided),
+            max_length=self.max_length,
+            max_ratio=self.max_ratio,
         )
-        self._lengths = {"train": lengths, "val": pairs.lengths(self.val)}
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
-        self._start = (0, 0)  # epoch, and how many of its batches are done
 
     def sampler(self, split: str, *, shuffle: bool, epoch: int = 0) -> TokenBatchSampler:
         """Batches of a split for this rank. A validation pair longer than the budget is a batch of its own."""
@@ -81,7 +91,7 @@ class TranslationDataModule(L.LightningDataModule):
         """Let training go on inside `epoch`, after `position` of its batches."""
         self._start = (epoch, position)
 
-    def train_dataloader(self) -> DataLoader[Batch]:
+    def train_dataloader(self) -> Iterable[Batch]:
         epoch = self.trainer.current_epoch if self.trainer else 0
         sampler = self.sampler("train", shuffle=True, epoch=epoch)
         if epoch == self._start[0]:
@@ -117,6 +127,87 @@ class TranslationDataModule(L.LightningDataModule):
             # Workers are seeded by the epoch, and no loader draws from the generator that dropout draws from.
             generator=torch.Generator().manual_seed(_mixed(self.seed, sampler.epoch)),
         )
+
+
+class StreamingDataModule(TranslationDataModule):
+    """As its parent, with a training text that is read as it goes, for what does not fit on a disk.
+
+    `splits["train"]` is a TextStream. An epoch is `epoch_batches` batches of each rank, and goes on where the one
+    before it ended; the text is begun anew when it is through. A run that goes on reads past what its pass has had,
+    without splitting it into pieces, and then has the batches that it would have had. Whether held-out pairs stand in
+    the training text is not looked for.
+    """
+
+    def __init__(self, *arguments: Any, epoch_batches: int, buffer_pairs: int, **keywords: Any) -> None:
+        if keywords["num_workers"]:
+            raise UserError(
+                f"data.num_workers={keywords['num_workers']}: a stream has one thread of its own, set it to 0"
+            )
+        if keywords["max_length"] > keywords["max_tokens"]:
+            limits = (
+                f"data.max_length={keywords['max_length']} above data.max_tokens={keywords['max_tokens']}"
+            )
+            raise UserError(f"{limits}: a pair that is still to be read could fit into no batch")
+        self.epoch_batches, self.buffer_pairs = epoch_batches, buffer_pairs
+        super().__init__(*arguments, **keywords)
+
+    def _prepare_training(self, splits: dict[str, Any]) -> None:
+        text: TextStream = splits["train"]
+        log.info("training pairs are read as they are needed, from %d files", len(text.shards))
+        self.stream = BatchStream(
+            text,
+            self.tokenizer,
+            self._collate,
+            buffer_pairs=self.buffer_pairs,
+            max_length=self.max_length,
+            max_ratio=self.max_ratio,
+            max_tokens=self.max_tokens,
+            seed=self.seed,
+            guided=self.guided,
+        )
+
+    def train_dataloader(self) -> Iterable[Batch]:
+        trainer = self.trainer
+        epoch = trainer.current_epoch if trainer else 0
+        return StreamedEpoch(
+            self.stream,
+            first=epoch * self.epoch_batches,
+            length=self.epoch_batches,
+            done=self._start[1] if epoch == self._start[0] else 0,
+            num_replicas=trainer.world_size if trainer else 1,
+            rank=trainer.global_rank if trainer else 0,
+        )
+
+    def largest_batch(self, epoch: int) -> Batch:
+        """As large a batch as any to come, of unknown pieces."""
+        pieces = [self.tokenizer.unk_id] * (self.max_length - 1) + [self.tokenizer.eos_id]
+        row = {"index": 0, "src_ids": pieces, "tgt_ids": pieces} | ({"links": []} if self.guided else {})
+        return self._collate([row] * (self.max_tokens // self.max_length))
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self.stream.place)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.stream.place = Place(**state_dict)
+
+
+@dataclass(frozen=True)
+class StreamedEpoch:
+    """`length` batches of a stream from the one numbered `first` on, without those that are done."""
+
+    stream: BatchStream
+    first: int
+    length: int
+    done: int
+    num_replicas: int
+    rank: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Batch]:
+        batches = self.stream.batches(self.first + self.done, num_replicas=self.num_replicas, rank=self.rank)
+        return islice(batches, self.length - self.done)
 
 
 def _warn_of_shared(split: str, held_out: Dataset, train: Dataset) -> None:

@@ -1,6 +1,6 @@
 """What is done with all pairs of a corpus, a block of rows at a time: pieces, lengths, filters, a sample."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import datasets
@@ -41,7 +41,7 @@ def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> D
                 with_indices=True,
                 fn_kwargs={"tokenizer": tokenizer, "guided": guided, "first": start},
                 remove_columns=dataset.column_names,
-                features=_features(guided),
+                features=features(guided),
                 desc=f"pieces of pairs{whole}",
             )
         )
@@ -49,7 +49,7 @@ def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> D
 
 
 def encode_rows(
-    rows: dict[str, list[str]], indices: list[int], tokenizer: Tokenizer, guided: bool, first: int
+    rows: dict[str, Sequence[str]], indices: list[int], tokenizer: Tokenizer, guided: bool, first: int
 ) -> dict[str, Any]:
     """The columns of `encode` for rows whose numbers are `indices`, counted from `first`."""
     columns: dict[str, Any] = {
@@ -65,7 +65,8 @@ def encode_rows(
     return columns
 
 
-def _features(guided: bool) -> datasets.Features:
+def features(guided: bool) -> datasets.Features:
+    """The types of the columns of `encode`."""
     columns: dict[str, Any] = {"index": Value("int64")}
     for name in ("src_ids", "tgt_ids", *(["links"] if guided else [])):
         columns[name] = List(Value("int32"))

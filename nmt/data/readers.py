@@ -21,7 +21,7 @@ from nmt.errors import UserError
 
 ALIASES = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
 FORMATS = (".jsonl", ".tsv", ".csv", ".parquet")
-_SHARD = r"-(\d+)-of-(\d+)(?:-[0-9a-f]+)?\.parquet"
+_SHARD = r"-(\d+)-of-(\d+)(?:-[0-9a-f]+)?(\.parquet|(?:\.jsonl|\.tsv|\.csv)(?:\.gz)?)"
 _UTF16_OR_32 = (
     codecs.BOM_UTF16_LE,
     codecs.BOM_UTF16_BE,
@@ -136,17 +136,17 @@ def _there(names: list[str], aliases: Sequence[str]) -> str:
 
 
 def _shards(directory: Path, alias: str) -> list[Files]:
-    """The Hub's own layout: train-00000-of-00002.parquet and so on, in the directory or in its data/."""
+    """The Hub's own layout: train-00000-of-00002.parquet (or .jsonl.gz, …), in the directory or in its data/."""
     found = []
     for folder in (directory, directory / "data"):
         entries = sorted(folder.iterdir()) if folder.is_dir() else []
         matches = [(path, re.fullmatch(re.escape(alias) + _SHARD, path.name)) for path in entries]
-        shards = [(path, int(match[1]), int(match[2])) for path, match in matches if match]
-        if shards:
+        for ending in sorted({match[3] for _, match in matches if match}):
+            shards = [(path, int(m[1]), int(m[2])) for path, m in matches if m and m[3] == ending]
             if [number for _, number, _ in shards] != list(range(shards[0][2])):
-                names = ", ".join(path.name for path, _, _ in shards)
+                names = _some([path.name for path, _, _ in shards])
                 raise UserError(f"{folder} should hold {shards[0][2]} shards of {alias}, but has {names}")
-            found.append(Files(".parquet", tuple(path for path, _, _ in shards)))
+            found.append(Files(ending.removesuffix(".gz"), tuple(path for path, _, _ in shards)))
     return found
 
 

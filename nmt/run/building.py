@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.data import pairs
 from nmt.data.cache import cached_tokenizer
 from nmt.data.corpus import SPLITS
+from nmt.data.streaming import TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import search
 from nmt.errors import UserError
@@ -87,10 +88,11 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
     )
 
 
-def make_tokenizer(config: DictConfig, train: Dataset) -> Tokenizer:
+def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer:
     """What a `data` node says: the given SentencePiece model or models, else one trained on the training text.
 
-    At most `tokenizer.max_pairs` of its pairs are looked at. The same pairs and settings are trained on once.
+    At most `tokenizer.max_pairs` of its pairs are looked at: evenly drawn, or the first of each file of a stream.
+    The same pairs and settings are trained on once, but for a stream's.
     """
     settings = config.tokenizer
     if settings.model is not None:
@@ -102,10 +104,13 @@ def make_tokenizer(config: DictConfig, train: Dataset) -> Tokenizer:
         return Tokenizer.from_models(*files)
     if settings.max_pairs < 1:
         raise UserError(f"data.tokenizer.max_pairs={settings.max_pairs}: give at least 1")
-    some = pairs.sample(train, settings.max_pairs)
     keywords: Any = {
         name: settings[name] for name in ("model_type", "joint", "vocab_size", "character_coverage")
     }
+    if isinstance(train, TextStream):
+        src, tgt, *_ = zip(*train.first_pairs(settings.max_pairs), strict=True)
+        return Tokenizer.train(src, tgt, **keywords)
+    some = pairs.sample(train, settings.max_pairs)
     return cached_tokenizer(
         lambda: Tokenizer.train(pairs.texts(some, "src"), pairs.texts(some, "tgt"), **keywords),
         key=hashlib.sha256(repr((some._fingerprint, sorted(keywords.items()))).encode()).hexdigest(),
@@ -128,7 +133,7 @@ def check_decoding(config: DictConfig, translator: Translator, tokenizer: Tokeni
         translator.train(training)
 
 
-def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Dataset]:
+def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Any]:
     """Those of `splits` that a configuration's `data` node describes."""
     for key in map(str, config):
         if OmegaConf.is_missing(config, key):

@@ -1,0 +1,152 @@
+"""Training text that is read as it is needed, never all of it: blocks of pairs, and the batches of each."""
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from nmt.data import pairs, readers
+from nmt.data.batching import Batch, TokenBatchSampler
+from nmt.data.readers import Files, Languages, Row
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+
+log = logging.getLogger(__name__)
+
+
+class TextStream:
+    """The pairs of a split's files, one by one. Shards are read in an order drawn for each pass, rows as they stand."""
+
+    def __init__(self, files: Files, languages: Languages) -> None:
+        whole = files.form == "text"  # its files are the sides of one text
+        self.shards = [files] if whole else [Files(files.form, (path,)) for path in files.paths]
+        self.languages = languages
+
+    def rows(self, seed: int, number: int) -> Iterator[Row]:
+        """The rows of pass `number`. Raises UserError naming file and line where the text is not sound."""
+        for shard in np.random.default_rng([seed, number]).permutation(len(self.shards)):
+            log.info("pass %d reads %s", number, self.shards[shard].paths[0].name)
+            yield from readers.read_rows(self.shards[shard], self.languages)
+
+    def first_pairs(self, num_pairs: int) -> list[Row]:
+        """The first pairs of each shard, as many of one as of another, `num_pairs` at most."""
+        share = max(1, num_pairs // len(self.shards))
+        each = (islice(readers.read_rows(shard, self.languages), share) for shard in self.shards)
+        return [row for rows in each for row in rows][:num_pairs]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a block begins: in its pass after `row` rows, with the stream's batch number `batch`."""
+
+    batch: int = 0
+    number: int = 0  # of the pass
+    block: int = 0
+    row: int = 0
+
+
+class BatchStream:
+    """A rank's training batches without end, pass after pass over a TextStream.
+
+    The rows of a pass are cut into blocks of `buffer_pairs`, in the order in which they are read. A block is filtered,
+    then dealt into batches as a whole corpus is, and the next one is made ready in a thread meanwhile: two blocks are
+    in memory, whatever the corpus holds. The batches follow from (seed, pass, block) and the text alone. All ranks
+    read all rows, and of a block with fewer pairs than there are ranks none is used. Every batch's `indices` count
+    the rows of its pass.
+    """
+
+    def __init__(
+        self,
+        text: TextStream,
+        tokenizer: Tokenizer,
+        collate: Callable[[list[dict[str, Any]]], Batch],
+        *,
+        buffer_pairs: int,
+        max_length: int,
+        max_ratio: float,
+        max_tokens: int,
+        seed: int,
+        guided: bool,
+    ) -> None:
+        self.text, self.tokenizer, self.collate = text, tokenizer, collate
+        self.buffer_pairs, self.max_tokens, self.seed, self.guided = buffer_pairs, max_tokens, seed, guided
+        self._limits: dict[str, Any] = {"max_length": max_length, "max_ratio": max_ratio}
+        self.place = Place()  # of the block that the last batch came from
+        self._next: int | None = None  # the number of the batch that the open iterator would give
+        self._open: Iterator[Batch] = iter(())
+
+    def batches(self, first: int, *, num_replicas: int, rank: int) -> Iterator[Batch]:
+        """The batches from the one numbered `first` on, which lies in the block at `place` or after it."""
+        if first < self.place.batch:
+            raise ValueError(f"batch {first} lies before {self.place}")
+        if self._next != first:
+            self._open = self._from(self.place, num_replicas, rank)
+            for _ in range(first - self.place.batch):
+                next(self._open)
+        while True:
+            batch = next(self._open)
+            first += 1
+            self._next = first
+            yield batch
+
+    def _from(self, place: Place, num_replicas: int, rank: int) -> Iterator[Batch]:
+        """All batches from the beginning of the block at `place`."""
+        with ThreadPoolExecutor(1, thread_name_prefix="blocks") as thread:
+            blocks = self._blocks(place, num_replicas)
+            coming: Future[tuple[Place, Dataset, pairs.Lengths]] = thread.submit(next, blocks)
+            number_of_batch = place.batch
+            while True:
+                at, rows, lengths = coming.result()
+                coming = thread.submit(next, blocks)
+                if len(rows) < num_replicas:
+                    continue
+                sampler = TokenBatchSampler(
+                    *lengths,
+                    max_tokens=self.max_tokens,
+                    shuffle=True,
+                    seed=int(np.random.SeedSequence([self.seed, at.number]).generate_state(1)[0]),
+                    num_replicas=num_replicas,
+                    rank=rank,
+                )
+                sampler.set_epoch(at.block)
+                self.place = Place(number_of_batch, at.number, at.block, at.row)
+                for chosen in sampler:
+                    number_of_batch += 1
+                    yield self.collate(rows.__getitems__(chosen))
+
+    def _blocks(self, place: Place, num_replicas: int) -> Iterator[tuple[Place, Dataset, pairs.Lengths]]:
+        """Where each block begins, but for its batch, with its pairs that are fit to learn from and their lengths."""
+        row, block = place.row, place.block
+        for number in count(place.number):
+            from_the_start, most = row == 0, 0
+            rows = islice(self.text.rows(self.seed, number), row, None)
+            while some := list(islice(rows, self.buffer_pairs)):
+                kept, lengths = self._fit(some, row)
+                most = max(most, len(kept))
+                yield Place(0, number, block, row), kept, lengths
+                row, block = row + len(some), block + 1
+            if from_the_start and most < num_replicas:
+                limits = ", ".join(f"data.{name}={value}" for name, value in self._limits.items())
+                raise UserError(f"{most} of {row:,} training pairs are left: raise one of {limits}")
+            row = block = 0
+
+    def _fit(self, some: list[Row], first: int) -> tuple[Dataset, pairs.Lengths]:
+        names = ("src", "tgt", "alignment")
+        columns: dict[str, Any] = dict(zip(names, zip(*some, strict=True), strict=False))
+        if self.guided and "alignment" not in columns:
+            raise UserError("guided_alignment needs alignments of the training text, and the data have none")
+        encoded = pairs.encode_rows(columns, list(range(len(some))), self.tokenizer, self.guided, first)
+        rows = Dataset.from_dict(encoded, features=pairs.features(self.guided))
+        src, tgt = pairs.lengths(rows)
+        keep, counts = pairs.fit_to_learn(src, tgt, **self._limits)
+        log.info(
+            "pairs from %s on: %s",
+            f"{first:,}",
+            ", ".join(f"{number:,} {what}" for what, number in counts.items()),
+        )
+        return rows.select(np.flatnonzero(keep)), (src[keep], tgt[keep])

@@ -1,0 +1,225 @@
+"""Training text that is read as it goes: each pair once a pass, the same batches wherever they are begun."""
+
+import json
+from collections import Counter
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from nmt.data.batching import collate
+from nmt.data.corpus import read_files
+from nmt.data.datamodule import StreamingDataModule
+from nmt.data.streaming import BatchStream, Place, TextStream
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+
+NUM_PAIRS = 100
+LINES = [
+    {"en": f"the number {n}" + " and more" * (n % 9), "vi": f"số {n}" + " và thêm" * (n % 9)}
+    for n in range(NUM_PAIRS)
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Four shards of unequal lengths."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+    cuts = [0, 10, 45, 60, NUM_PAIRS]
+    for n in range(4):
+        rows = LINES[cuts[n] : cuts[n + 1]]
+        (directory / f"train-{n:05}-of-00004.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (directory / "val.jsonl").write_text(json.dumps(LINES[0]) + "\n")
+    return directory
+
+
+def read(folder: Path, streaming: int | None = 7) -> dict:
+    cache = folder.parent / "cache"
+    return read_files(folder, src_lang="en", tgt_lang="vi", cache_dir=cache, streaming=streaming)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    src, tgt = zip(*((row["en"], row["vi"]) for row in LINES), strict=True)
+    return Tokenizer.train(src, tgt, model_type="bpe", joint=True, vocab_size=80, character_coverage=1.0)
+
+
+def stream(folder: Path, tokenizer: Tokenizer, **changed) -> BatchStream:
+    settings = {
+        "buffer_pairs": 30,
+        "max_length": 60,
+        "max_ratio": 4.0,
+        "max_tokens": 120,
+        "seed": 3,
+        "guided": False,
+    }
+    pad = partial(collate, pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id)
+    return BatchStream(read(folder)["train"], tokenizer, pad, **(settings | changed))
+
+
+def batches(of: BatchStream, number: int, first: int = 0, num_replicas: int = 1, rank: int = 0) -> list:
+    return list(islice(of.batches(first, num_replicas=num_replicas, rank=rank), number))
+
+
+def num_pairs(some: list) -> int:
+    return sum(len(batch.src) for batch in some)
+
+
+def sources(some: list, tokenizer: Tokenizer) -> Counter[str]:
+    """How often each source occurs; the vocabulary is joint, so that targets' decoder reads it too."""
+    return Counter(text for batch in some for text in tokenizer.decode(batch.src.tolist()))
+
+
+def first_pass(of: BatchStream) -> list:
+    """Its batches up to the one that comes from the second pass."""
+    found = []
+    for batch in of.batches(0, num_replicas=1, rank=0):
+        if of.place.number:
+            return found
+        found.append(batch)
+    raise AssertionError("a stream has no end")
+
+
+def test_a_pass_has_every_pair_once(folder, tokenizer):
+    found = first_pass(stream(folder, tokenizer))
+    assert sources(found, tokenizer) == Counter(row["en"] for row in LINES)
+    assert sorted(index for batch in found for index in batch.indices.tolist()) == list(range(NUM_PAIRS))
+    for batch in found:
+        assert max(batch.src.numel(), batch.tgt_out.numel()) <= 120
+
+
+def test_another_pass_has_them_in_other_batches(folder, tokenizer):
+    of = stream(folder, tokenizer)
+    length = len(first_pass(of))
+    whole = batches(stream(folder, tokenizer), 3 * length)
+    assert num_pairs(whole) > 2 * NUM_PAIRS
+    first, second = ([batch.src.tolist() for batch in whole[n : n + length]] for n in (0, length))
+    assert first != second
+
+
+def test_ranks_share_each_block_evenly(folder, tokenizer):
+    ranks = [stream(folder, tokenizer) for _ in range(2)]
+    found: list[list] = [[], []]
+    open_streams = [each.batches(0, num_replicas=2, rank=rank) for rank, each in enumerate(ranks)]
+    while True:
+        pair = [next(each) for each in open_streams]
+        assert ranks[0].place == ranks[1].place
+        if ranks[0].place.number:
+            break
+        for side, batch in zip(found, pair, strict=True):
+            side.append(batch)
+    assert sources(found[0] + found[1], tokenizer) == Counter(row["en"] for row in LINES)
+
+
+@pytest.mark.parametrize("first", [0, 1, 5, 11, 12, 30])
+def test_a_stream_goes_on_from_any_batch(folder, tokenizer, first):
+    """From the place that a checkpoint after `first` batches has."""
+    before = stream(folder, tokenizer)
+    batches(before, first)
+    expected = batches(before, 6, first)
+    for place in (Place(), before_place(folder, tokenizer, first)):
+        again = stream(folder, tokenizer)
+        again.place = place
+        for one, other in zip(batches(again, 6, first), expected, strict=True):
+            assert one.src.tolist() == other.src.tolist()
+            assert one.tgt_in.tolist() == other.tgt_in.tolist()
+            assert one.indices.tolist() == other.indices.tolist()
+
+
+def before_place(folder: Path, tokenizer: Tokenizer, first: int) -> Place:
+    of = stream(folder, tokenizer)
+    batches(of, first)
+    return of.place
+
+
+def test_places_reach_into_later_passes(folder, tokenizer):
+    place = before_place(folder, tokenizer, 30)
+    assert place.number >= 1
+    assert 0 < place.batch <= 30
+
+
+def test_a_batch_before_the_place_is_not_looked_for(folder, tokenizer):
+    of = stream(folder, tokenizer)
+    of.place = Place(batch=10, number=0, block=1, row=30)
+    with pytest.raises(ValueError, match="batch 9 lies before"):
+        batches(of, 1, 9)
+
+
+def test_shards_come_in_an_order_of_their_own_for_each_pass(folder):
+    text: TextStream = read(folder)["train"]
+    orders = {tuple(src for src, _ in text.rows(3, number)) for number in range(6)}
+    assert len(orders) > 1
+    assert list(text.rows(3, 1)) == list(text.rows(3, 1))
+
+
+def test_a_vocabulary_sees_all_shards(folder):
+    text: TextStream = read(folder)["train"]
+    assert [src for src, _ in text.first_pairs(8)] == [
+        row["en"] for start in (0, 10, 45, 60) for row in LINES[start : start + 2]
+    ]
+
+
+def test_the_fault_of_a_line_is_named_when_it_is_reached(folder, tokenizer):
+    shard = folder / "train-00002-of-00004.jsonl"
+    shard.write_text(shard.read_text() + "{broken\n")
+    with pytest.raises(UserError, match=r"train-00002-of-00004\.jsonl, line 16: not JSON"):
+        batches(stream(folder, tokenizer), 100)
+
+
+def test_a_text_of_which_nothing_is_left_ends_the_run(folder, tokenizer):
+    with pytest.raises(UserError, match=r"0 of 100 training pairs are left: raise one of data\.max_length=2"):
+        batches(stream(folder, tokenizer, max_length=2), 1)
+
+
+def data(folder: Path, tokenizer: Tokenizer, **changed) -> StreamingDataModule:
+    settings = {
+        "max_length": 60,
+        "max_ratio": 4.0,
+        "max_tokens": 120,
+        "num_workers": 0,
+        "seed": 3,
+        "guided": False,
+        "epoch_batches": 7,
+        "buffer_pairs": 30,
+    }
+    return StreamingDataModule(read(folder), tokenizer, **(settings | changed))
+
+
+def test_an_epoch_has_as_many_batches_as_were_asked_for(folder, tokenizer):
+    module = data(folder, tokenizer)
+    loader = module.train_dataloader()
+    assert len(loader) == len(list(loader)) == 7
+    module.start_at(0, 5)
+    assert [b.src.tolist() for b in module.train_dataloader()] == [
+        b.src.tolist() for b in batches(stream(folder, tokenizer), 7)[5:]
+    ]
+
+
+def test_the_largest_batch_is_as_large_as_any(folder, tokenizer):
+    largest = data(folder, tokenizer, max_tokens=125).largest_batch(0)
+    assert largest.src.shape == largest.tgt_out.shape == (2, 60)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"num_workers": 2}, r"data\.num_workers=2: a stream has one thread of its own"),
+        ({"max_length": 200}, r"data\.max_length=200 above data\.max_tokens=120"),
+    ],
+)
+def test_what_a_stream_cannot_have_is_refused(folder, tokenizer, changed, message):
+    with pytest.raises(UserError, match=message):
+        data(folder, tokenizer, **changed)
+
+
+@pytest.mark.parametrize("streaming", [0, -1, True, 2.5])
+def test_an_epoch_of_no_batches_is_refused(folder, streaming):
+    with pytest.raises(UserError, match=r"data\.streaming=.*: give the number of batches of an epoch"):
+        read(folder, streaming)
+
+
+def test_guidance_needs_alignments(folder, tokenizer):
+    with pytest.raises(UserError, match="guided_alignment needs alignments"):
+        batches(stream(folder, tokenizer, guided=True), 1)
