@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from nmt.module import TranslationModule
 from nmt.run import build_translator, make_tokenizer, read_splits, write_atomically
 from nmt.schedules import constant
 
+TRAIN = (sys.executable, str(Path(__file__).with_name("train.py")))
 EXIT_AFTER_FIRST_STEP = (
     "trainer.enable_progress_bar=false",
     "+callbacks.leave._target_=lightning.pytorch.callbacks.LambdaCallback",
@@ -193,16 +193,7 @@ def prepare(
     done("vocabulary")
     tokenizer = make_tokenizer(cfg, splits["train"])
     done("pieces")
-    data = TranslationDataModule(
-        splits,
-        tokenizer,
-        max_length=cfg.max_length,
-        max_ratio=cfg.max_ratio,
-        max_tokens=cfg.max_tokens,
-        num_workers=cfg.num_workers,
-        seed=seed,
-        guided=False,
-    )
+    data = make_data(cfg, splits, tokenizer, seed)
     done("batches")
     reading, vocabulary, pieces = (b - a for a, b in itertools.pairwise(clock))
     num_pairs = sum(len(split) for split in splits.values())
@@ -213,6 +204,21 @@ def prepare(
         "split_pairs_per_second": num_pairs / pieces,
         "prepare_pairs_per_second": num_pairs / (reading + pieces),
     }
+
+
+def make_data(
+    cfg: DictConfig, splits: dict[str, Any], tokenizer: Tokenizer, seed: int
+) -> TranslationDataModule:
+    return TranslationDataModule(
+        splits,
+        tokenizer,
+        max_length=cfg.max_length,
+        max_ratio=cfg.max_ratio,
+        max_tokens=cfg.max_tokens,
+        num_workers=cfg.num_workers,
+        seed=seed,
+        guided=False,
+    )
 
 
 def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
@@ -233,17 +239,56 @@ def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
         arguments.append(f"log_dir={directory}/logs")
         if cached_anew(cfg.data):
             arguments.append(f"data.cache_dir={directory}/cache")
-        started = time.perf_counter()
-        process = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("train.py")), *arguments],
-            capture_output=True,
-            text=True,
+        return measure.watch([*TRAIN, *arguments], "scripts/train.py").seconds
+
+
+def corpora(cfg: DictConfig) -> list[dict[str, Any]]:
+    """Print and return what corpora of these sizes cost: preparation, memory, start-up, dealing an epoch's batches."""
+    if any(not isinstance(number, int) or number < 1 for number in cfg.corpora):
+        raise UserError(f"corpora={cfg.corpora}: give numbers of pairs, [100000,1000000]")
+    check(cfg)
+    datasets.disable_progress_bars()
+    sizes: Any = tqdm(cfg.corpora, unit="corpus", disable=None, leave=False)
+    results = [corpus_cost(cfg, number) for number in sizes]
+    print(measure.corpora_table(results))
+    if cfg.output is not None:
+        result = {"machine": measure.machine(pick_device(cfg.device)), "corpora": results}
+        write_atomically(Path(cfg.output), json.dumps(result, indent=2) + "\n")
+    return results
+
+
+def corpus_cost(cfg: DictConfig, num_pairs: int) -> dict[str, Any]:
+    """Training on `num_pairs` lines of two of the grammar's sentences: three starts, and an epoch's batches."""
+    with tempfile.TemporaryDirectory() as directory:
+        text_bytes = measure.write_corpus(Path(directory) / "text", num_pairs)
+        data = [
+            "data=files",
+            f"data.path={directory}/text",
+            f"data.cache_dir={directory}/cache",
+            "data.src_lang=en",
+            "data.tgt_lang=vi",
+            *(f"data.{key}={cfg.data[key]}" for key in ("max_length", "max_ratio", "max_tokens")),
+            *(
+                f"data.tokenizer.{key}={value}"
+                for key, value in cfg.data.tokenizer.items()
+                if value is not None
+            ),
+        ]
+        start = [*TRAIN, *data, *EXIT_AFTER_FIRST_STEP, f"log_dir={directory}/logs"]
+        first, cached, streamed = (
+            measure.watch([*start, *more], "scripts/train.py") for more in ([], [], ["data.streaming=1000"])
         )
-        seconds = time.perf_counter() - started
-    if process.returncode:
-        lines = (process.stderr or process.stdout).strip().splitlines()
-        raise UserError(f"scripts/train.py did not start: {lines[-1] if lines else process.returncode}")
-    return seconds
+        composed = hydra.compose("benchmark", overrides=data).data
+        splits = read_splits(composed, ("train", "val"))
+        batches = make_data(composed, splits, make_tokenizer(composed, splits["train"]), cfg.seed)
+        return {
+            "num_pairs": num_pairs,
+            "text_bytes": text_bytes,
+            "first": first._asdict(),
+            "cached": cached._asdict(),
+            "streamed": streamed._asdict(),
+            "prepared_pairs_per_second": num_pairs / max(first.seconds - cached.seconds, 1e-9),
+        } | measure.sampler_cost(batches.sampler("train", shuffle=True), batches.train)
 
 
 def cached_anew(cfg: DictConfig) -> bool:
@@ -273,6 +318,8 @@ def compare(files: Any) -> None:
 def main(cfg: DictConfig) -> None:
     if cfg.compare is not None:
         compare(cfg.compare)
+    elif cfg.corpora is not None:
+        corpora(cfg)
     else:
         benchmark(cfg, list(HydraConfig.get().overrides.task))
 

@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -285,14 +285,52 @@ def test_start_up_ends_with_the_first_step_of_a_real_training_run():
 
 def test_a_start_that_fails_says_why(monkeypatch):
     script = load_script()
-    failed = subprocess.CompletedProcess(
-        [], 1, stdout="", stderr="a warning\ntrain.py: error: no such file\n"
-    )
-    monkeypatch.setattr(script.subprocess, "run", lambda *arguments, **settings: failed)
+    says = "import sys; print('a warning'); sys.exit('train.py: error: no such file')"
+    monkeypatch.setattr(script, "TRAIN", (sys.executable, "-c", says))
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("benchmark", overrides=["name=tiny"])
         with pytest.raises(UserError, match=r"did not start: train\.py: error: no such file"):
             script.startup_seconds(cfg, [])
+
+
+def test_a_process_is_watched_to_its_end_with_the_memory_that_is_its_own():
+    busy = "import time; held = b'x' * (200 * 2**20); time.sleep(0.5)"
+    start = benchmark.watch([sys.executable, "-c", busy], "it")
+    assert start.seconds > 0.5
+    assert start.peak is None or 200 * 2**20 < start.peak < 300 * 2**20
+
+
+def test_a_corpus_has_as_many_pairs_as_it_should(tmp_path):
+    size = benchmark.write_corpus(tmp_path / "text", 50, num_held_out=3)
+    files = {path.name: path.read_text("utf-8").splitlines() for path in (tmp_path / "text").iterdir()}
+    assert {name: len(lines) for name, lines in files.items()} == {
+        f"{split}.{lang}": number
+        for split, number in (("train", 50), ("val", 3), ("test", 3))
+        for lang in ("en", "vi")
+    }
+    assert size == sum((tmp_path / "text" / f"train.{lang}").stat().st_size for lang in ("en", "vi"))
+    assert len(set(files["train.en"])) == 50
+
+
+def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys):
+    script = load_script()
+    overrides = [
+        "name=tiny",
+        "corpora=[400,900]",
+        f"output={tmp_path}/a.json",
+        "data.tokenizer.vocab_size=400",
+        "data.max_tokens=512",
+        "device=cpu",
+    ]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        results = script.corpora(hydra.compose("benchmark", overrides=overrides))
+    assert [each["num_pairs"] for each in results] == [400, 900]
+    assert json.loads((tmp_path / "a.json").read_text())["corpora"] == results
+    for each in results:
+        assert each["num_batches"] >= each["num_pairs"] * 20 / 512
+        assert each["sampler_bytes_per_pair"] >= 20
+        assert all(each[start]["seconds"] > 0 for start in ("first", "cached", "streamed"))
+    assert "streamed start" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

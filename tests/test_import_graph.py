@@ -69,7 +69,16 @@ ALLOWED: dict[str, set[str]] = {
     "resume": set(),
 }
 ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands", "launch", "resume")}
-ALLOWED["benchmark"] = {"data.batching", "decoding", "kernels", "losses", "masks", "models.base", "module"}
+ALLOWED["benchmark"] = {
+    "data.batching",
+    "data.grammar",
+    "decoding",
+    "kernels",
+    "losses",
+    "masks",
+    "models.base",
+    "module",
+}
 ALLOWED["comparison"] = set()
 ALLOWED["comparison.runs"] = {"run", "metrics"}
 ALLOWED["comparison.figures"] = {"comparison.runs", "metrics"}

@@ -1,5 +1,6 @@
 """What training and decoding cost here, and how near that is to what this machine can multiply."""
 
+from nmt.benchmark.corpora import Start, watch, write_corpus
 from nmt.benchmark.products import (
     Cost,
     Product,
@@ -17,10 +18,19 @@ from nmt.benchmark.steps import (
     leave,
     num_target_tokens,
     padding_shares,
+    sampler_cost,
     train_seconds,
 )
 from nmt.benchmark.subjects import Decoding, Subject
-from nmt.benchmark.tables import LABELS, compare, extreme_ratio, paired_ratio, report, summary
+from nmt.benchmark.tables import (
+    LABELS,
+    compare,
+    corpora_table,
+    extreme_ratio,
+    paired_ratio,
+    report,
+    summary,
+)
 
 __all__ = [
     "LABELS",
@@ -28,9 +38,11 @@ __all__ = [
     "Cost",
     "Decoding",
     "Product",
+    "Start",
     "Subject",
     "TrainingStep",
     "compare",
+    "corpora_table",
     "count_products",
     "decode_seconds",
     "extreme_ratio",
@@ -46,6 +58,9 @@ __all__ = [
     "peak_memory",
     "products_of",
     "report",
+    "sampler_cost",
     "summary",
     "train_seconds",
+    "watch",
+    "write_corpus",
 ]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from datasets import Dataset
 from torch import Tensor
 
 from nmt.data.batching import Batch, TokenBatchSampler
@@ -18,6 +19,7 @@ from nmt.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.module import TranslationModule
 
+_LOADED_BATCHES = 500
 PRECISIONS = ("32-true", "bf16-mixed")
 
 
@@ -105,6 +107,21 @@ def padding_shares(sampler: TokenBatchSampler) -> dict[str, float]:
         real[side] = sum(int(lengths[rows].sum()) for rows in rows_of)
     cells["both"], real["both"] = sum(cells.values()), sum(real.values())
     return {side: 1 - real[side] / cells[side] for side in cells}
+
+
+def sampler_cost(sampler: TokenBatchSampler, rows: Dataset) -> dict[str, float]:
+    """Of an epoch's batches: their number, seconds to deal them, bytes kept a pair, and pairs loaded a second."""
+    started = time.perf_counter()
+    num_batches = len(sampler)
+    dealt = time.perf_counter()
+    loaded = sum(len(rows.__getitems__(chosen)) for chosen in itertools.islice(sampler, _LOADED_BATCHES))
+    ended = time.perf_counter()
+    return {
+        "num_batches": num_batches,
+        "deal_seconds": dealt - started,
+        "sampler_bytes_per_pair": sampler.num_bytes() / len(sampler.src_lengths),
+        "load_pairs_per_second": loaded / (ended - dealt),
+    }
 
 
 def leave(*_: Any) -> None:

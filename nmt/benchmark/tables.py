@@ -78,6 +78,55 @@ def extreme_ratio(figure: Mapping[str, float], baseline: Mapping[str, float]) ->
     }
 
 
+def corpora_table(results: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each corpus: its text, starts of training (first, from the cache, streamed), an epoch's batches."""
+    head = [
+        "pairs",
+        "text",
+        "first start",
+        "prepared",
+        "memory",
+        "cached start",
+        "memory",
+        "streamed start",
+        "memory",
+    ]
+    rows = [
+        [
+            f"{each['num_pairs']:,}",
+            f"{each['text_bytes'] / 2**20:,.0f} MiB",
+            f"{each['first']['seconds']:.1f} s",
+            f"{each['prepared_pairs_per_second']:,.0f}/s",
+            _mib(each["first"]["peak"]),
+            f"{each['cached']['seconds']:.1f} s",
+            _mib(each["cached"]["peak"]),
+            f"{each['streamed']['seconds']:.1f} s",
+            _mib(each["streamed"]["peak"]),
+        ]
+        for each in results
+    ]
+    batches = [
+        [
+            f"{each['num_pairs']:,}",
+            f"{each['num_batches']:,}",
+            f"{each['deal_seconds']:.2f} s",
+            f"{each['sampler_bytes_per_pair']:.0f} B",
+            f"{each['load_pairs_per_second']:,.0f}/s",
+        ]
+        for each in results
+    ]
+    return "\n\n".join(
+        [
+            _table(head, rows),
+            _table(["pairs", "batches", "dealt in", "memory a pair", "loaded pairs"], batches),
+        ]
+    )
+
+
+def _mib(num_bytes: int | None) -> str:
+    return "" if num_bytes is None else f"{num_bytes / 2**20:,.0f} MiB"
+
+
 def _facts(result: dict[str, Any]) -> str:
     machine, settings, data = result["machine"], result["settings"], result["data"]
     padding = data["padding"]

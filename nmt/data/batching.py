@@ -157,6 +157,10 @@ class TokenBatchSampler(Sampler[list[int]]):
         num_cells = self._num_cells()[1].sum()
         return float(1.0 - (self.src_lengths.sum() + self.tgt_lengths.sum()) / num_cells)
 
+    def num_bytes(self) -> int:
+        """What this epoch's batches and the lengths of all rows take in memory."""
+        return sum(array.nbytes for array in (self.src_lengths, self.tgt_lengths, self._sizes, *self._deal()))
+
     def largest_batch(self) -> list[int]:
         """The rows of the batch with the most cells, of source and target together, in this epoch on all replicas."""
         starts, num_cells = self._num_cells()
