@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "models.gru": {"models.base", "models.cells", "models.wirings", "attention", "dropout", "masks"},
     "models.transformer": {"models.base", "dropout", "masks"},
     "models.ensemble": {"models.base"},
-    "decoding": {"models.base", "masks"},
+    "decoding": {"models.base", "masks", "kernels"},
     "data": set(),
     "data.grammar": set(),
     "data.readers": set(),

@@ -1,5 +1,6 @@
 """The fast kernels equal the plain forms beside them, gradients included, in float64."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -178,3 +179,18 @@ def test_a_whole_translator_has_the_same_loss_and_gradients(case, checkpointing)
         return [guided, loss.nll, *gradients]
 
     assert_equal(results("fast"), results("plain"))
+
+
+@pytest.mark.parametrize("num_scores", [5, 64, 640, 1279, 1280, 4001])
+@pytest.mark.parametrize("number", [1, 5])
+def test_the_best_are_those_of_a_whole_sort(num_scores, number):
+    generator = torch.Generator().manual_seed(num_scores)
+    scores = torch.randn(3, 4, num_scores, generator=generator)
+    scores[0, 0, :-2] = -torch.inf  # fewer that are finite than are asked for
+    scores[1] = scores[1].round()  # many that are equal
+    with kernels.using("fast"):
+        values, places = kernels.best(scores, number)
+    order = np.sort(scores.numpy(), axis=-1)[..., ::-1]
+    np.testing.assert_array_equal(values.numpy(), order[..., :number])
+    assert torch.equal(scores.gather(-1, places), values)
+    assert all(len(set(row)) == number for row in places.flatten(0, 1).tolist())

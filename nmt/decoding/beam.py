@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from nmt import kernels
 from nmt.decoding.constraints import NEVER, Constraints, check_number, check_whole
 from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
 from nmt.decoding.penalties import coverage_penalty, length_penalty
@@ -87,7 +88,7 @@ def beam_search(
         width = live.size(1)
         log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
         # The best of all are among the best beam_size of each hypothesis.
-        most, pieces = log_probs.topk(min(beam_size, log_probs.size(-1)), dim=2)  # [b, K, C]
+        most, pieces = kernels.best(log_probs, min(beam_size, log_probs.size(-1)))  # [b, K, C]
         candidates = (live.unsqueeze(2) + most).flatten(1)  # [b, K * C]
         best, choice = candidates.topk(min(beam_size, candidates.size(1)), dim=1)  # [b, K']
         parent, piece = choice // most.size(2), pieces.flatten(1).gather(1, choice)

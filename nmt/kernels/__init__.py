@@ -2,6 +2,7 @@
 
     linear_cross_entropy   output layer and loss together, a few rows at a time: the logits never exist whole
     gradients_at_once      the weight gradients of a recurrence as one product over all its steps
+    best                   the largest of many scores without a partial sort of all
     gru_sequence, gru_cell the gates of a GRU in few passes over memory
 
 The models call these and read the same either way; `kernels=plain` runs the plain form beside each, which is
@@ -9,6 +10,7 @@ what the tests hold it equal to. The recurrences' forms are for the CPU: on a GP
 autocast everything is plain.
 """
 
+from nmt.kernels.best import best
 from nmt.kernels.choice import NAMES, fast, use, using
 from nmt.kernels.gru import gru_cell, gru_sequence, plain_gru_cell
 from nmt.kernels.loss import linear_cross_entropy
@@ -17,6 +19,7 @@ from nmt.kernels.steps import Linear, gradients_at_once, linear, product
 __all__ = [
     "NAMES",
     "Linear",
+    "best",
     "fast",
     "gradients_at_once",
     "gru_cell",

@@ -38,8 +38,8 @@ class TransformerMemory(NamedTuple):
 
 
 TransformerState = tuple[
-    KeysValues, ...
-]  # each decoder layer's keys and values of the t pieces so far, N first
+    Tensor, ...
+]  # each decoder layer's keys and values of the t pieces so far [N, t, 2H]
 
 
 # --- positions ------------------------------------------------------------------------------------------
@@ -160,10 +160,14 @@ class SelfAttention(MultiHeadAttention):
         super().__init__(settings)
         self.projection = linear(settings.size, settings.size, parts=3)  # W_q, W_k, W_v
 
-    def project(self, x: Tensor) -> tuple[Tensor, KeysValues]:
-        """Queries, and keys and values, of x [B, T, H]."""
-        query, keys, values = map(self.split, self.projection(x).chunk(3, dim=-1))
-        return query, KeysValues(keys, values)
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries [B, K, T, d], and keys and values side by side [B, T, 2H], of x [B, T, H]."""
+        query, own = self.projection(x).split((x.size(-1), 2 * x.size(-1)), dim=-1)
+        return self.split(query), own
+
+    def heads(self, own: Tensor) -> KeysValues:
+        """Keys and values side by side [B, T, 2H], apart and split into heads, without a copy."""
+        return KeysValues(*map(self.split, own.chunk(2, dim=-1)))
 
 
 class CrossAttention(MultiHeadAttention):
@@ -234,18 +238,19 @@ class EncoderLayer(nn.Module):
         """x [B, S, H] and weights [B, K, S, S] where asked for, under mask [B, 1, 1, S]."""
         query, own = self.self_attention.project(self.around_self.enter(x))
         context, weights = self.self_attention.attend(
-            query, own, mask=mask, causal=False, need_weights=need_weights
+            query, self.self_attention.heads(own), mask=mask, causal=False, need_weights=need_weights
         )
         x = self.around_self.leave(x, context)
         return self.around_feedforward.leave(x, self.feedforward(self.around_feedforward.enter(x))), weights
 
 
 class Decoded(NamedTuple):
-    """x: what a layer made of its input, of the same shape; past: its keys and values, the new ones included;
+    """x: what a layer made of its input, of the same shape; past: its keys and values side by side [B, t, 2H], the new
+    ones included;
     self_weights [B, K, T, T] and cross_weights [B, K, T, S] where asked for."""
 
     x: Tensor
-    past: KeysValues
+    past: Tensor
     self_weights: Tensor | None
     cross_weights: Tensor | None
 
@@ -262,22 +267,22 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        past: KeysValues | None,
+        past: Tensor | None,
         cross: KeysValues,
         mask: Tensor,
         *,
         need_self: bool,
         need_cross: bool,
     ) -> Decoded:
-        """A whole target x [B, T, H] without a past; or one position x [N, 1, H] after the past [N, K, t, d] of t.
+        """A whole target x [B, T, H] without a past; or one position x [N, 1, H] after the past [N, t, 2H] of t.
 
         mask [B, 1, 1, S]. The target needs none for its padding, which stands after what a real position sees.
         """
         query, own = self.self_attention.project(self.around_self.enter(x))
         if past is not None:
-            own = KeysValues(*(torch.cat(pair, dim=2) for pair in zip(past, own, strict=True)))
+            own = torch.cat((past, own), dim=1)
         context, self_weights = self.self_attention.attend(
-            query, own, mask=None, causal=past is None, need_weights=need_self
+            query, self.self_attention.heads(own), mask=None, causal=past is None, need_weights=need_self
         )
         x = self.around_self.leave(x, context)
         context, cross_weights = self.cross_attention(
@@ -400,8 +405,8 @@ class TransformerTranslator(Translator):
         )
 
     def init_state(self, memory: TransformerMemory) -> TransformerState:
-        # Narrowed to no position at all: the right type, device and first dimension, and nothing in it.
-        return tuple(KeysValues(*(part[:, :, :0] for part in layer)) for layer in memory.cross)
+        nothing = memory.states.new_zeros(memory.states.size(0), 0, 2 * self.size)
+        return (nothing,) * len(self.decoder)
 
     def step(
         self,
@@ -444,7 +449,7 @@ class TransformerTranslator(Translator):
 
         need_cross: the layers whose cross-attention weights are asked for.
         """
-        first = 0 if state is None else state[0].keys.size(2)
+        first = 0 if state is None else state[0].size(1)
         x = self._embed(self.tgt_embedding(tgt), self.tgt_positions, first=first)
         mask = memory.mask[:, None, None]  # [B, 1, 1, S]
         decoded: list[Decoded] = []
