@@ -10,6 +10,8 @@ from datasets import Dataset
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
+from nmt import kernels
+from nmt.attention import Attention
 from nmt.data.corpus import SPLITS
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import search
@@ -82,6 +84,12 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
         bos_id=tokenizer.bos_id,
         eos_id=tokenizer.eos_id,
     )
+
+
+def quantise(translator: Translator) -> None:
+    """Let the linear maps of a translator multiply in bytes (`nmt.kernels.int8`), for good; the attention
+    mechanisms of `nmt.attention` stay as they are. Raises UserError where it is not on a CPU."""
+    kernels.quantise(translator, leave=Attention)
 
 
 def make_tokenizer(config: DictConfig, train: Dataset) -> Tokenizer:
