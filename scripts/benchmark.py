@@ -25,7 +25,7 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.module import TranslationModule
-from nmt.run import build_translator, make_tokenizer, read_splits, write_atomically
+from nmt.run import build_translator, make_tokenizer, quantise, read_splits, write_atomically
 from nmt.schedules import constant
 
 TRAIN = (sys.executable, str(Path(__file__).with_name("train.py")))
@@ -45,8 +45,8 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     check(cfg)
     device = pick_device(cfg.device)
     machine = measure.machine(device)  # its load too, before this adds to it
-    decoding = Decoding(cfg.num_decode_batches, cfg.beam_size, cfg.decode_length)
     composed = compose_variants(cfg, overrides)
+    decodings = {name: decoding_of(each, device) for name, (each, _) in composed.items()}
     bar: Any = tqdm(total=3 + len(composed) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
     with bar, tempfile.TemporaryDirectory() as directory:
         data, preparation = prepare(cfg.data, cfg.seed, Path(directory) / "cache", bar)
@@ -57,7 +57,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         for name, (each, _) in composed.items():
             bar.set_description(f"{name}: memory, products")
             build = partial(build_step, each, data.tokenizer, device)
-            subjects[name] = Subject(build, batches, decoding=decoding)
+            subjects[name] = Subject(build, batches, decoding=decodings[name])
             bar.update()
         for turn in range(cfg.repeats + 1):
             for name, subject in subjects.items():
@@ -88,6 +88,16 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     if cfg.output is not None:
         write_atomically(Path(cfg.output), json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     return result
+
+
+def decoding_of(cfg: DictConfig, device: torch.device) -> Decoding:
+    """How a configuration translates. Raises UserError for `int8` that could not take effect."""
+    if not isinstance(cfg.int8, bool):
+        raise UserError(f"int8={cfg.int8}: choose true or false")
+    if cfg.int8 and device.type != "cpu":
+        raise UserError(f"int8=true is for the CPU, and the device is {device.type}: give device=cpu")
+    prepare = quantise if cfg.int8 else None
+    return Decoding(cfg.num_decode_batches, cfg.beam_size, cfg.decode_length, prepare)
 
 
 def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> TrainingStep:
@@ -156,6 +166,7 @@ def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, tup
         all_of_them = [each for each in overrides if key_of(each) not in replaced] + own
         each = hydra.compose("benchmark", overrides=all_of_them)
         each.name = name
+        check(each)
         if plain(each.data) != plain(cfg.data):
             raise UserError(f"variant {name} changes data: all that are compared share their batches")
         composed[name] = (each, all_of_them)

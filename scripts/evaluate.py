@@ -13,7 +13,7 @@ def evaluate(cfg: DictConfig) -> dict:
     """Translate the split, write metrics.json and hypotheses.txt into the run directory, print the scores."""
     if cfg.output is None and not isinstance(cfg.run, str):
         raise UserError("an ensemble has no run directory of its own: give output=DIR")
-    run = open_run(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
+    run = open_run(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device, int8=cfg.int8)
     dataset = run.split(cfg.split, data_config(run, cfg.data))
     scores, translations = run.score(
         dataset,
@@ -22,6 +22,8 @@ def evaluate(cfg: DictConfig) -> dict:
         show_progress=True,
         **cfg.decoding,
     )
+    if cfg.int8:
+        scores["int8"] = True
     output = Path(cfg.output or cfg.run)
     output.mkdir(parents=True, exist_ok=True)
     write_scores(output, cfg.split, scores, translations)

@@ -202,6 +202,26 @@ def test_every_timed_translation_has_the_same_length(beam_size, monkeypatch):
     assert [len(hypotheses[0].ids) for hypotheses in found] == [7] * 6
 
 
+def test_int8_translates_with_a_copy_and_leaves_training_alone():
+    step = make_step("gru")
+    decoding = load_script().decoding_of(compose("int8=true", "beam_size=2"), torch.device("cpu"))
+    assert decoding[:3] == (2, 2, 16)
+    subject = benchmark.Subject(lambda: step, make_batches(), decoding=decoding)
+    before = [weight.clone() for weight in step.module.parameters()]
+    decoder = subject._decoder()
+    assert not isinstance(decoder.output, nn.Linear)
+    assert subject._decode_seconds(decoder, [make_batches()[0].src], beam_size=2) > 0
+    assert isinstance(step.module.translator.output, nn.Linear)
+    for weight, same in zip(step.module.parameters(), before, strict=True):
+        assert torch.equal(weight, same)
+    step(make_batches()[0])
+
+
+def test_int8_is_for_the_cpu():
+    with pytest.raises(UserError, match=r"int8=true is for the CPU, and the device is cuda: give device=cpu"):
+        load_script().decoding_of(compose("int8=true"), torch.device("cuda"))
+
+
 def test_memory_is_the_most_that_was_held_at_once():
     size = 2**26  # bytes: far from what else the process does
 
@@ -341,6 +361,8 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys):
         (["attentions=[]"], "nothing to compare"),
         (["repeats=0"], "repeats=0"),
         (["precision=16"], "precision=16"),
+        (["int8=4"], "int8=4: choose true or false"),
+        (["variants={a:['beam_size=0']}"], "beam_size=0"),
         (["device=tpu"], "device=tpu"),
         (["output=no_such_folder/a.json"], "no folder no_such_folder"),
     ],

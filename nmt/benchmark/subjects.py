@@ -1,5 +1,6 @@
 """One of the variants that take turns: what was measured of it so far."""
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -13,14 +14,17 @@ from nmt.benchmark.steps import TrainingStep, decode_seconds, first, num_target_
 from nmt.benchmark.tables import LABELS, summary
 from nmt.data.batching import Batch
 from nmt.kernels import using
+from nmt.models.base import Translator
 
 
 class Decoding(NamedTuple):
-    """How many batches' sources are translated, by a beam of which size, into how many pieces each."""
+    """How many batches' sources are translated, by a beam of which size, into how many pieces each; `prepare`:
+    what is done to a copy of the model before, where it does not translate as it trains."""
 
     num_batches: int
     beam_size: int
     length: int
+    prepare: Callable[[Translator], None] | None = None
 
 
 class Subject:
@@ -52,7 +56,7 @@ class Subject:
         waiting = self._waiting_seconds(loader)
         sources = [batch.src for batch in self.batches[: self.decoding.num_batches]]
         num_sentences = sum(len(src) for src in sources)
-        decode = partial(self._decode_seconds, sources)
+        decode = partial(self._decode_seconds, self._decoder(), sources)
         figures = {
             "train_tokens_per_second": num_target_tokens(self.batches, translator.pad_id) / seconds,
             "efficiency": alone / seconds,
@@ -68,11 +72,18 @@ class Subject:
             for key, value in figures.items():
                 self.figures.setdefault(key, []).append(value)
 
-    def _decode_seconds(self, sources: Sequence[Tensor], *, beam_size: int) -> float:
+    def _decoder(self) -> Translator:
+        """The model with the weights that it has now, as it translates."""
+        translator = self.step.module.translator
+        if self.decoding.prepare is None:
+            return translator
+        translator = copy.deepcopy(translator).eval()
+        self.decoding.prepare(translator)
+        return translator
+
+    def _decode_seconds(self, translator: Translator, sources: Sequence[Tensor], *, beam_size: int) -> float:
         with using(self.step.kernels):
-            return decode_seconds(
-                self.step.module.translator, sources, beam_size=beam_size, length=self.decoding.length
-            )
+            return decode_seconds(translator, sources, beam_size=beam_size, length=self.decoding.length)
 
     def _waiting_seconds(self, loader: Iterable[Batch]) -> float:
         """Seconds for as many batches from the loader, and to bring them to the device."""

@@ -1,9 +1,10 @@
-"""The fast forms of what a translator spends its time on, all exact: same values, same gradients.
+"""The fast forms of what a translator spends its time on, exact but for the last: same values, same gradients.
 
     linear_cross_entropy   output layer and loss together, a few rows at a time: the logits never exist whole
     gradients_at_once      the weight gradients of a recurrence as one product over all its steps
     best                   the largest of many scores without a partial sort of all
     gru_sequence, gru_cell the gates of a GRU in few passes over memory
+    quantise               linear maps in bytes, for translating on a CPU where that was asked for (`int8=true`)
 
 The models call these and read the same either way; `kernels=plain` runs the plain form beside each, which is
 what the tests hold it equal to. The recurrences' forms are for the CPU: on a GPU cuDNN has its own. Under
@@ -13,6 +14,7 @@ autocast everything is plain.
 from nmt.kernels.best import best
 from nmt.kernels.choice import NAMES, fast, use, using
 from nmt.kernels.gru import gru_cell, gru_sequence, plain_gru_cell
+from nmt.kernels.int8 import quantise
 from nmt.kernels.loss import linear_cross_entropy
 from nmt.kernels.steps import Linear, gradients_at_once, linear, product
 
@@ -28,6 +30,7 @@ __all__ = [
     "linear_cross_entropy",
     "plain_gru_cell",
     "product",
+    "quantise",
     "use",
     "using",
 ]

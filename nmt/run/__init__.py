@@ -12,6 +12,7 @@ from nmt.run.building import (
     check_decoding,
     instantiate,
     make_tokenizer,
+    quantise,
     read_splits,
 )
 from nmt.run.directory import Run, open_run
@@ -29,6 +30,7 @@ __all__ = [
     "load_weights",
     "make_tokenizer",
     "open_run",
+    "quantise",
     "read_splits",
     "report",
     "write_atomically",

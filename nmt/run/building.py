@@ -11,6 +11,8 @@ from datasets import Dataset
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
+from nmt import kernels
+from nmt.attention import Attention
 from nmt.data import pairs
 from nmt.data.cache import cached_tokenizer
 from nmt.data.corpus import SPLITS
@@ -86,6 +88,12 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
         bos_id=tokenizer.bos_id,
         eos_id=tokenizer.eos_id,
     )
+
+
+def quantise(translator: Translator) -> None:
+    """Let the linear maps of a translator multiply in bytes (`nmt.kernels.int8`), for good; the attention
+    mechanisms of `nmt.attention` stay as they are. Raises UserError where it is not on a CPU."""
+    kernels.quantise(translator, leave=Attention)
 
 
 def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer:

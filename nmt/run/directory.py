@@ -24,7 +24,7 @@ from nmt.errors import UserError
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run.building import build_translator, read_splits
+from nmt.run.building import build_translator, quantise, read_splits
 from nmt.run.files import checkpoint_file, load_weights
 from nmt.run.translation import Translation
 
@@ -43,8 +43,14 @@ class Run:
         self.tokenizer, self.translator = tokenizer, translator.eval()
 
     @classmethod
-    def load(cls, path: str | Path, *, checkpoint: str = "best", device: str = "auto") -> "Run":
-        """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what lacks."""
+    def load(
+        cls, path: str | Path, *, checkpoint: str = "best", device: str = "auto", int8: bool = False
+    ) -> "Run":
+        """Load a run directory; `checkpoint` is best, last, or a file's path. With `int8` the linear maps outside
+        the attention's scores multiply in bytes (`nmt.kernels.int8`), on a CPU only. Raises UserError naming what
+        lacks."""
+        if not isinstance(int8, bool):
+            raise UserError(f"int8={int8}: choose true or false")
         directory = Path(path)
         if not directory.is_dir():
             raise UserError(f"{directory}: no such run directory")
@@ -66,16 +72,24 @@ class Run:
         tokenizer = Tokenizer.load(directory / "tokenizer")
         translator = build_translator(model_config, tokenizer)
         load_weights(translator, checkpoint_file(directory, checkpoint))
-        return cls(directory, config, tokenizer, translator.to(_device(device)))
+        run = cls(directory, config, tokenizer, translator.to(_device(device)))
+        if int8:
+            quantise(run.translator)
+        return run
 
     @classmethod
     def load_ensemble(
-        cls, paths: Sequence[str | Path], *, checkpoint: str = "best", device: str = "auto"
+        cls,
+        paths: Sequence[str | Path],
+        *,
+        checkpoint: str = "best",
+        device: str = "auto",
+        int8: bool = False,
     ) -> "Run":
         """Several runs as one, whose probabilities are averaged; they must share their tokenizer's files."""
         if not paths:
             raise UserError("an ensemble needs a run directory or more")
-        runs = [cls.load(path, checkpoint=checkpoint, device=device) for path in paths]
+        runs = [cls.load(path, checkpoint=checkpoint, device=device, int8=int8) for path in paths]
         pieces = [
             {file.name: file.read_bytes() for file in (run.directory / "tokenizer").iterdir()} for run in runs
         ]
@@ -331,11 +345,11 @@ class Run:
         )
 
 
-def open_run(paths: Any, *, checkpoint: str, device: str) -> Run:
+def open_run(paths: Any, *, checkpoint: str, device: str, int8: bool) -> Run:
     """The run of one directory, or the ensemble of a list of them."""
     if isinstance(paths, str):
-        return Run.load(paths, checkpoint=checkpoint, device=device)
-    return Run.load_ensemble(list(paths), checkpoint=checkpoint, device=device)
+        return Run.load(paths, checkpoint=checkpoint, device=device, int8=int8)
+    return Run.load_ensemble(list(paths), checkpoint=checkpoint, device=device, int8=int8)
 
 
 def _batches_by_length(rows: list[int], ids: list[list[int]], max_tokens: int) -> list[list[int]]:
