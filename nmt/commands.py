@@ -1,10 +1,14 @@
 """What every script shares: Hydra's entry, and one clear line where the user can mend what went wrong."""
 
 import difflib
+import errno
 import functools
+import io
+import logging
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt import ranks
-from nmt.errors import UserError
+from nmt.errors import UserError, WriteError
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
@@ -39,6 +43,7 @@ _KINDS = {
 }
 # Lightning takes words here too: "auto", "warn", a time.
 _WORDS_TOO = ("trainer.devices", "trainer.deterministic", "trainer.val_check_interval")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
 _GROUP_FAULT = "Config group override must be"  # Hydra says it with a plain ValueError
 
 
@@ -81,12 +86,14 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
     except Exception as error:
         if not _can_be_mended(error) or os.environ.get("NMT_TRACEBACK"):
             raise
-        line = _printable(explain(error, config_name))
-        print(f"{Path(sys.argv[0]).name}: error: {line}", file=sys.stderr)
         try:
             sys.stdout.flush()
-        except OSError:  # what cannot be written is standard output; Python would try again as it exits
+        except OSError as fault:  # Python would try again as it exits
             _drop_output()
+            if isinstance(error, OSError) and error.filename is None:
+                error = WriteError("standard output", fault)
+        line = _printable(explain(error, config_name))
+        print(f"{Path(sys.argv[0]).name}: error: {line}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -129,6 +136,8 @@ def explain(error: BaseException, config_name: str) -> str:
     """One line for an error of configuration: what is wrong, the nearest key or the options there are."""
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
+        if error.errno in _NO_ROOM:
+            return str(WriteError(_file_of(error), error))
         return ": ".join(str(part) for part in (error.filename, error.strerror or text) if part)
     if isinstance(error, InstantiationException) and error.__cause__ is not None:
         return f"{text.rpartition('full_key: ')[2]}: {error.__cause__}"
@@ -156,6 +165,41 @@ def explain(error: BaseException, config_name: str) -> str:
     if mandatory:
         return f"{mandatory.group(1)} is required: give {mandatory.group(1)}=VALUE"
     return " ".join(text.split())
+
+
+def _file_of(error: OSError) -> str:
+    """The file that could not be written: by the error's own word, else what was open where it was raised."""
+    if error.filename is not None:
+        return str(error.filename)
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        for value in frame.f_locals.values():
+            if isinstance(value, io.IOBase) and isinstance(name := getattr(value, "name", None), str):
+                return name
+    return "a file"
+
+
+class LogFile(logging.FileHandler):
+    """A log beside the terminal's. Where it cannot be written that is said once, and the terminal has the rest.
+
+    It ends nothing: what it holds was shown, and what a full disk endangers ends the command by itself.
+    """
+
+    _said = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)  # which opens the file at the first message
+        except OSError:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._said:
+            self._said = True
+            line = _printable(str(WriteError(self.baseFilename, error)))
+            print(f"{Path(sys.argv[0]).name}: warning: {line}", file=sys.stderr)
 
 
 def _nearest(key: str, config_name: str) -> str:

@@ -1,8 +1,30 @@
 """The one exception that means: the user can mend this."""
 
+import errno
+from pathlib import Path
+
+_ADVICE = {
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "make room there",
+    errno.EFBIG: "make room there",
+    errno.EROFS: "choose a place that can be written to",
+    errno.EACCES: "choose a place that can be written to",
+}
+
 
 class UserError(ValueError):
     """A fault in what the user gave (a file, a line, a setting), said in one line with what to do.
 
     Commands print it without a traceback and exit with status 1.
     """
+
+
+class WriteError(UserError):
+    """A file that the machine does not let be written: `FILE: cannot write (No space left on device): make room there`.
+
+    What stood under its name is as it was.
+    """
+
+    def __init__(self, path: str | Path, error: OSError) -> None:
+        advice = _ADVICE.get(error.errno or 0)
+        super().__init__(f"{path}: cannot write ({error.strerror or error}){f': {advice}' if advice else ''}")

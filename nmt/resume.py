@@ -125,6 +125,23 @@ def check_targets(config: dict[str, Any], sections: Sequence[str]) -> None:
                 raise UserError(f"a run that goes on may not build {section}: {value}")
 
 
+def check_places(config: dict[str, Any], run_dir: Path, given: Iterable[str]) -> None:
+    """Raise UserError where callbacks or loggers of a stored configuration would write outside the run directory.
+
+    Keys that were `given` on the command line are the user's own word.
+    """
+    for section in ("callbacks", "logger"):
+        for name, value in _leaves(config.get(section), f"{section}.").items():
+            if not isinstance(value, str) or any(name == key or name.startswith(f"{key}.") for key in given):
+                continue
+            is_place = re.search("dir|path|file", name.split(".")[-1]) or re.search(r"^[/~]|\.\.|\$", value)
+            if is_place and not Path(value).resolve().is_relative_to(run_dir):
+                raise UserError(
+                    f"a run that goes on may not write outside its directory: {name}={value}: "
+                    "give this setting again to allow it"
+                )
+
+
 def finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | None:
     """Why the run has ended by the configuration's limits or by early stopping, else None."""
     trainer, stopping = config["trainer"], config["callbacks"].get("early_stopping")

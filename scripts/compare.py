@@ -13,7 +13,7 @@ from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, check_digests, find_runs, read_common_text, read_lines, read_run
 from nmt.data.corpus import SPLITS
 from nmt.errors import UserError
-from nmt.run import instantiate, write_atomically
+from nmt.run import instantiate, write_together
 
 
 def compare(cfg: DictConfig) -> dict[str, Any]:
@@ -71,9 +71,13 @@ def write(output: Path, report: str, result: dict[str, Any], runs: Sequence[Scor
             plotting.to_png(figure, output / f"{name}.png")
     except OSError as error:
         raise UserError(f"output={output}: cannot write there ({error.strerror})") from error
-    write_atomically(output / "comparison.csv", tables.to_csv(rows))
-    write_atomically(output / "comparison.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    write_atomically(output / "comparison.md", "\n\n".join(sections) + "\n")
+    write_together(
+        {
+            output / "comparison.csv": tables.to_csv(rows),
+            output / "comparison.json": json.dumps(result, indent=2, ensure_ascii=False) + "\n",
+            output / "comparison.md": "\n\n".join(sections) + "\n",
+        }
+    )
 
 
 @command("compare")

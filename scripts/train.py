@@ -16,11 +16,11 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import kernels, launch, resume
-from nmt.callbacks import AtomicCheckpointIO, Interrupted, ProgressBar, summarize
+from nmt.callbacks import AtomicCheckpointIO, Interrupted, ProgressBar, is_out_of_memory, summarize
 from nmt.commands import command
 from nmt.data.datamodule import StreamingDataModule, TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import UserError
+from nmt.errors import UserError, WriteError
 from nmt.models.base import Translator
 from nmt.module import TranslationModule
 from nmt.run import (
@@ -104,6 +104,12 @@ def train(
             raise UserError(f"trainer: {error}") from error
         if advice := launch.port_in_use(error):
             raise UserError(advice) from error
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            raise UserError(
+                f"memory ran out at step {trainer.global_step}, though the largest batch had fitted at the start: "
+                "see in TensorBoard whether train/memory grows, and what else runs here; "
+                f"go on with resume={run_dir}, or lower data.max_tokens={cfg.data.max_tokens} in a new run"
+            ) from error
         if launch.has_lost_another(error):
             reason = str(error).splitlines()[0]
             raise UserError(f"another process of the run has ended, see its error ({reason})") from error
@@ -168,6 +174,7 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
     wanted: Any = OmegaConf.to_container(cfg, resolve=True)
     config, changes = resume.changed(stored, wanted, [key for key in keys if key != "resume"])
     resume.check_targets(config, ("optimizer", "scheduler", "trainer", "callbacks", "logger"))
+    resume.check_places(config, run_dir, keys)
     file, checkpoint = resume.load_checkpoint(run_dir)
     for line in changes:
         log.info(line)
@@ -288,6 +295,10 @@ def main(cfg: DictConfig) -> None:
             go_on(cfg, list(HydraConfig.get().overrides.task))
     except Interrupted as signal:
         sys.exit(128 + signal.number)
+    except WriteError as error:
+        if any(Path(cfg.run_dir).glob("checkpoints/*.ckpt")):
+            raise UserError(f"{error}, then go on with resume={cfg.run_dir}") from error
+        raise
 
 
 if __name__ == "__main__":

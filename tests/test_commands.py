@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -59,7 +60,21 @@ def run_dir(workspace) -> Path:
     result = call("train", *SMALL, f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}")
     assert result.returncode == 0, result.stderr.decode()
     assert b"BLEU" in result.stdout
+    (workspace / "said").write_bytes(result.stdout)
     return directory
+
+
+def test_the_end_says_what_was_trained_how_long_how_well_and_where_it_is(run_dir, workspace):
+    said = (workspace / "said").read_text("utf-8")
+    for pattern in (
+        r"trained  GRUTranslator, [\d,]{5,} parameters: 2 epochs, \d+ steps",
+        r"time     0:\d\d:\d\d over [\d,]+ target pieces, [\d,]+ a second",
+        r"memory   \d\.\d\d GiB at most; this process held \d+ MiB at the first validation and \d+ MiB at the last",
+        r"scores   val/bleu \d+\.\d\d at step \d+ \(best\), \d+\.\d\d \(last\)",
+        rf"run      {re.escape(str(run_dir))}: checkpoints/, and tensorboard --logdir {re.escape(str(run_dir))}",
+        rf"test of {re.escape(str(run_dir))}",
+    ):
+        assert re.search(pattern, said), (pattern, said)
 
 
 def test_a_run_directory_holds_what_the_contract_names(run_dir):
@@ -90,6 +105,7 @@ def test_tensorboard_has_the_tags_of_the_contract(run_dir):
         "train/lr",
         "train/grad_norm",
         "train/padding",
+        "train/memory",
         "val/loss",
         "val/perplexity",
         "val/bleu",

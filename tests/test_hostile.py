@@ -24,21 +24,37 @@ import pytest
 import torch
 from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nmt.commands import errors_in_one_line
+import nmt.run
+from nmt import plotting
+from nmt.callbacks import AtomicCheckpointIO, TensorBoard
+from nmt.callbacks.writers import EventFile
+from nmt.commands import LogFile, errors_in_one_line
 from nmt.data import grammar
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.pairs import count_shared
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import UserError
-from nmt.run import build_translator
+from nmt.errors import UserError, WriteError
+from nmt.module import TranslationModule
+from nmt.run import Run, build_translator, write_scores, write_together
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = runpy.run_path(str(ROOT / "scripts" / "train.py"))["train"]
 NOT_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
 SMALL = ["model.hidden_size=16", "model.embedding_size=16", "data.tokenizer.vocab_size=300"]
 SMALL_CORPUS = ["data.num_train=100", "data.num_val=5", "data.num_test=5", "data.max_words=12"]
+TINY = [
+    *SMALL,
+    *SMALL_CORPUS,
+    "trainer.max_epochs=2",
+    "trainer.accelerator=cpu",
+    "trainer.enable_progress_bar=false",
+    "trainer.log_every_n_steps=1",
+    "callbacks.alignments.num_sentences=1",
+    "decoding=greedy",
+]
 
 
 def compose(*overrides: str) -> DictConfig:
@@ -467,6 +483,30 @@ def test_a_run_builds_nothing_that_our_modules_only_import(loader, command, trai
     refused(ended, f"a run may not build nmt.models.gru.{loader}")
 
 
+# Memory that runs out later than at the start.
+
+
+def test_memory_that_runs_out_in_training_is_told_from_a_batch_that_cannot_fit(
+    command, tmp_path, cache, monkeypatch
+):
+    step, calls = TranslationModule.training_step, iter(range(1, 10_000))
+
+    def starved(*arguments):
+        if next(calls) == 4:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return step(*arguments)
+
+    monkeypatch.setattr(TranslationModule, "training_step", starved)
+    run = tmp_path / "run"
+    ended = command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={run}")
+    refused(
+        ended,
+        "memory ran out at step 3, though the largest batch had fitted",
+        "train/memory",
+        f"resume={run}",
+    )
+
+
 # Lines to translate.
 
 LINES = [
@@ -520,15 +560,147 @@ def full_disk(left: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_leaves_the_old_translation(command, trained, tmp_path):
-    (tmp_path / "out").write_text("old\n")
+# Each case: the command, what it is to write (each is there before), and which of them the line names.
+OUTPUTS = {
+    "translations": ("translate", ["output=DIR/out"], "DIR/out"),
+    "alignments": ("translate", ["alignments=DIR/links"], "DIR/links"),
+    "heatmaps": ("translate", ["heatmaps=DIR"], "DIR/line_00001.png"),
+    "page": ("translate", ["page=DIR/page.html"], "DIR/page.html"),
+    "page as a picture": ("translate", ["page=DIR/page.svg"], "DIR/page.svg"),
+    "links": ("align", ["output=DIR/links"], "DIR/links"),
+    "page of links": ("align", ["page=DIR/page.png"], "DIR/page.png"),
+    "scores": ("evaluate", ["output=DIR", "num_bootstrap=0"], "DIR/hypotheses.txt"),
+    "comparison": ("compare", ["output=DIR", "num_bootstrap=10", "num_trials=10"], "DIR/bleu_by_length.png"),
+}
+
+
+def over(command: str, run: Path, folder: Path) -> list[str]:
+    """The arguments that a command needs over one run."""
+    lines = folder.parent / "lines"
+    lines.write_text("the cat sleeps .\n" * 3)
+    return {
+        "translate": [f"run={run}", f"input={lines}"],
+        "align": [f"run={run}", f"src={lines}", f"tgt={lines}"],
+        "evaluate": [f"run={run}"],
+        "compare": [f"runs={run}"],
+    }[command]
+
+
+@pytest.fixture(scope="module")
+def scored(trained, tmp_path_factory) -> Path:
+    """`trained`, as the scores of an untrained run leave it."""
+    run = copied(trained, tmp_path_factory.mktemp("scored"))
+    loaded = Run.load(run)
+    scores, translations = loaded.score(loaded.split("test"), num_bootstrap=0, beam_size=1)
+    write_scores(run, "test", scores, translations)
+    return run
+
+
+@pytest.mark.parametrize("case", OUTPUTS)
+def test_a_full_disk_leaves_what_was_there(case, command, scored, tmp_path):
+    name, arguments, named = OUTPUTS[case]
+    folder = tmp_path / "out"
+    given = [*over(name, scored, folder), *(each.replace("DIR", str(folder)) for each in arguments)]
+    folder.mkdir()
+    assert command(name, *given).status == 0
+    before = digests(folder)
+    assert before
+    for file in folder.iterdir():  # another content of the same names
+        file.write_text("old\n")
+    before = digests(folder)
     with full_disk(10):
-        ended = command(
-            "translate", f"run={trained}", f"output={tmp_path / 'out'}", stdin=b"the cat sleeps .\n" * 9
-        )
-    refused(ended, str(tmp_path / "out"), "File too large")
-    assert digests(tmp_path).keys() == {"out"}
-    assert (tmp_path / "out").read_text() == "old\n"
+        ended = command(name, *given)
+    refused(ended, f"{named.replace('DIR', str(folder))}: cannot write (File too large): make room there")
+    assert digests(folder) == before
+
+
+def test_scores_and_translations_are_written_both_or_not_at_all(tmp_path):
+    texts = {tmp_path / "a": "short\n", tmp_path / "b": "long\n" * 100}
+    for file in texts:
+        file.write_text("old\n")
+    with full_disk(50), pytest.raises(WriteError, match=r"b: cannot write"):
+        write_together(texts)
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {"a": "old\n", "b": "old\n"}
+    write_together(texts)
+    assert {file: file.read_text() for file in tmp_path.iterdir()} == texts
+
+
+# From when on the disk is full, in the course of training: before the Nth call of a function, and what the line names.
+
+MOMENTS = {
+    "before the tokenizer": (Tokenizer, "save", 1, "tokenizer: cannot write the tokenizer (File too large)"),
+    "before an event": (EventFile, "write", 5, "events.out.tfevents"),
+    "before a picture": (plotting, "to_png", 1, ".png: cannot write (File too large)"),
+    "before the best checkpoint": (AtomicCheckpointIO, "save_checkpoint", 1, "best.ckpt: cannot write (File"),
+    "before a later checkpoint": (AtomicCheckpointIO, "save_checkpoint", 3, ".ckpt: cannot write (File too large)"),
+    "before the animation": (plotting, "to_gif", 1, ".gif: cannot write (File too large)"),
+    "before the scores": (nmt.run, "write_scores", 1, "hypotheses.txt: cannot write (File too large)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_disk_that_fills_during_training_ends_it_in_one_line(moment, command, tmp_path, cache, monkeypatch):
+    """What was whole stays so, and when there is room the run goes on to its scores."""
+    owner, name, number, fragment = MOMENTS[moment]
+    run, limits = tmp_path / "run", resource.getrlimit(resource.RLIMIT_FSIZE)
+    original, calls, before = getattr(owner, name), iter(range(1, 10_000)), {}
+
+    def filled(*arguments, **keywords):
+        if next(calls) == number:
+            before.update(digests(run))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+        return original(*arguments, **keywords)
+
+    monkeypatch.setattr(owner, name, filled)
+    try:
+        ended = command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={run}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    refused(ended, fragment)
+    after = digests(run)
+    assert before.items() <= after.items()
+    assert not [each for each in after if each.endswith(".tmp")]
+    checkpoints = list(run.glob("checkpoints/*.ckpt"))
+    for file in checkpoints:
+        torch.load(file, weights_only=True)
+    assert (f"then go on with resume={run}" in ended.err) == bool(checkpoints)
+    if checkpoints:
+        monkeypatch.setattr(owner, name, original)
+        ended = command("train", f"resume={run}")
+        assert ended.status == 0, ended.err
+        assert "BLEU" in ended.out
+        assert (run / "metrics.json").exists()
+
+
+def test_an_event_is_in_the_file_as_a_whole_or_not_at_all(tmp_path):
+    """Those after one that did not fit are read again, where TensorBoard would stop at half an event."""
+    logger = TensorBoard(str(tmp_path), name="", version="")
+    logger.log_metrics({"small": 1.0}, step=1)
+    with full_disk(1000):
+        with pytest.raises(WriteError, match=r"tfevents.*File too large"):
+            logger.experiment.add_text("large", "x" * 2000, 2)
+        logger.log_metrics({"small": 2.0}, step=3)
+        many = {f"small_{number}": 0.0 for number in range(99)}
+        with pytest.raises(WriteError, match=r"tfevents.*File too large"):  # and not: you tried to log 0.0
+            logger.log_metrics(many, step=4)
+        logger.finalize("failed")
+    logger.log_metrics({"small": 5.0}, step=100)
+    logger.finalize("success")
+    events = EventAccumulator(str(tmp_path)).Reload().Scalars("small")
+    assert [(event.step, event.value) for event in events] == [(1, 1.0), (3, 2.0), (100, 5.0)]
+    assert not list(tmp_path.glob("hparams*"))
+
+
+def test_a_log_file_on_a_full_disk_is_said_once(tmp_path, capsys):
+    file = LogFile(tmp_path / "train.log", delay=True)
+    record = logging.LogRecord("name", logging.INFO, "path", 1, "message", None, None)
+    with full_disk(10):
+        for _ in range(3):
+            file.emit(record)
+    file.close()
+    [line] = capsys.readouterr().err.splitlines()
+    assert "warning: " in line
+    assert f"{tmp_path / 'train.log'}: cannot write (File too large): make room there" in line
 
 
 def test_a_full_disk_leaves_no_half_cache_or_tokenizer(trained, tmp_path):
@@ -554,16 +726,45 @@ def test_standard_output_that_is_full_is_said(command, trained, monkeypatch):
 
 
 @NOT_ROOT
-def test_folders_that_are_locked_are_named(command, trained, tmp_path):
+def test_checkpoints_that_may_not_be_read_are_named(command, trained, tmp_path):
     run = copied(trained, tmp_path)
     (run / CHECKPOINT).chmod(0)
     refused(command("translate", f"run={run}", stdin=b"a\n"), "best.ckpt")
-    (run / CHECKPOINT).chmod(0o600)
-    run.chmod(0o500)
-    try:
-        refused(command("evaluate", f"run={run}", "num_bootstrap=0"), str(run), "Permission denied")
-    finally:
-        run.chmod(0o700)
+
+
+@pytest.fixture
+def locked(scored, tmp_path) -> Iterator[Path]:
+    """A run directory that may be read and not written to."""
+    run = copied(scored, tmp_path)
+    folders = [run, *(path for path in run.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o500)
+    yield run
+    for folder in folders:
+        folder.chmod(0o700)
+
+
+@NOT_ROOT
+@pytest.mark.parametrize("name", ["translate", "align", "evaluate", "compare"])
+def test_a_run_that_is_read_only_is_read_and_named_where_it_is_to_be_written_to(
+    name, command, locked, tmp_path
+):
+    quick = {"evaluate": ["num_bootstrap=0"], "compare": ["num_bootstrap=10", "num_trials=10"]}.get(name, [])
+    given = [*over(name, locked, tmp_path / "out"), *quick]
+    place = {"translate": "output=DIR/out", "align": "output=DIR/out"}.get(name, "output=DIR")
+    for folder, status in ((tmp_path / "out", 0), (locked, 1)):
+        folder.mkdir(exist_ok=True)
+        ended = command(name, *given, place.replace("DIR", str(folder)))
+        assert ended.status == status, ended.err
+    refused(ended, f"{locked}/", "cannot write (Permission denied): choose a place that can be written to")
+
+
+@NOT_ROOT
+def test_training_names_a_run_directory_that_is_read_only(command, locked, cache):
+    refused(
+        command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={locked}"), str(locked), "denied"
+    )
+    refused(command("train", f"resume={locked}"), str(locked), "denied")
 
 
 def test_what_is_no_plain_file_is_written_to_and_stays(command, trained, tmp_path):

@@ -115,14 +115,14 @@ def log_of(run_dir: Path) -> str:
 
 
 def scalars(run_dir: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard shows, but for what a clock decides."""
+    """What TensorBoard shows, but for what the machine decides: time and memory."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(run_dir), size_guidance={"scalars": 0}).Reload()
     return {
         tag: [(event.step, event.value) for event in events.Scalars(tag)]
         for tag in events.Tags()["scalars"]
-        if tag != "train/tokens_per_second"
+        if tag not in ("train/tokens_per_second", "train/memory")
     }
 
 
@@ -192,6 +192,24 @@ def die_writing(number: int) -> Callable[[], None]:
     return sabotage
 
 
+def die_renaming(number: int) -> Callable[[], None]:
+    """With the last checkpoint called the one before it, and the new one not yet called the last."""
+
+    def sabotage() -> None:
+        rename = Path.replace
+        calls = iter(range(1, 10_000))
+
+        def replace(self: Path, target: Path) -> Path:
+            renamed = rename(self, target)
+            if Path(target).name == "previous.ckpt" and next(calls) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return renamed
+
+        Path.replace = replace
+
+    return sabotage
+
+
 def after(owner: Any, name: str, number: int, act: Callable[[], None]) -> None:
     """Act once, when the method has been called this many times."""
     method = getattr(owner, name)
@@ -230,6 +248,7 @@ ENDS = {
     "inside a later epoch": (die_at_batch(20), -signal.SIGKILL),
     "in validation": (die_in_validation(2), -signal.SIGKILL),
     "writing a checkpoint": (die_writing(4), -signal.SIGKILL),
+    "renaming a checkpoint": (die_renaming(3), -signal.SIGKILL),
     "terminated between two logged steps": (die_at_batch(17, signal.SIGTERM), 128 + signal.SIGTERM),
     "interrupted in validation": (die_in_validation(2, signal.SIGINT), 128 + signal.SIGINT),
 }
@@ -378,6 +397,29 @@ def test_a_stored_configuration_builds_nothing_but_what_trains(target):
     with pytest.raises(UserError, match=target):
         resume.check_targets({"optimizer": {"deep": {"_target_": target}}}, ["optimizer"])
     resume.check_targets({"optimizer": {"_target_": "torch.optim.Adam"}}, ["optimizer"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("callbacks.pictures.directory", "/home/someone"),
+        ("callbacks.pictures.directory", "relative"),
+        ("callbacks.pictures.directory", "/a/run/../elsewhere"),
+        ("logger.version", "../../.."),
+        ("logger.name", "$HOME"),
+        ("logger.sub_dir", "~/x"),
+    ],
+)
+def test_a_stored_configuration_writes_nowhere_but_in_its_run_directory(name, value):
+    section, *rest = name.split(".")
+    here = {"callbacks": {"pictures": {"directory": "/a/run/x"}, "score": {"monitor": "val/bleu", "n": 3}}}
+    resume.check_places(here | {"logger": {"save_dir": "/a/run", "name": ""}}, Path("/a/run"), [])
+    inner: Any = value
+    for key in reversed(rest):
+        inner = {key: inner}
+    with pytest.raises(UserError, match=rf"may not write outside its directory: {name}="):
+        resume.check_places({section: inner}, Path("/a/run"), [])
+    resume.check_places({section: inner}, Path("/a/run"), [name])
 
 
 def test_hydra_is_told_of_the_runs_own_directory_and_keys(tmp_path):

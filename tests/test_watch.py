@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.callbacks import AtomicCheckpointIO, StopOnNonfinite, TryLargestBatch, WarnOfSpikes
+from nmt.callbacks import AtomicCheckpointIO, LogMemory, StopOnNonfinite, TryLargestBatch, WarnOfSpikes
+from nmt.callbacks.alignments import MOST_FRAMES, most_crowded
 from nmt.callbacks.losses import num_deviations_above
 from nmt.callbacks.memory import is_out_of_memory
 from nmt.callbacks.randomness import random_state
@@ -178,6 +179,32 @@ def test_the_allocators_own_words_are_known():
         torch.empty(1 << 50)
     assert is_out_of_memory(error.value)
     assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+def test_what_a_process_holds_is_measured_and_logged():
+    logged: list[tuple[dict[str, float], int]] = []
+    logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append((metrics, step)))
+    callback, module = LogMemory(), SimpleNamespace(device=torch.device("cpu"))
+    callback.on_validation_end(trainer(loggers=[logger]), module)
+    block = np.ones(100 * 2**17)  # 100 MiB
+    callback.on_validation_end(trainer(loggers=[logger], global_step=16), module)
+    del block
+    [(before, _), (after, step)] = logged
+    assert step == 16
+    assert after["train/memory"] - before["train/memory"] == pytest.approx(100, abs=5)
+    assert (callback.first, callback.last) == (before["train/memory"] * 2**20, after["train/memory"] * 2**20)
+
+
+def test_frames_stay_few_and_evenly_spread_over_any_number_of_validations():
+    """What a long training keeps of its pictures is bounded, with the first and the last among it."""
+    steps: list[int] = []
+    for step in range(0, 70_000, 7):
+        steps.append(step)
+        if len(steps) > MOST_FRAMES:
+            del steps[most_crowded(steps)]
+    gaps = np.diff(steps)
+    assert (steps[0], steps[-1], len(steps)) == (0, 69_993, MOST_FRAMES)
+    assert gaps.max() <= 2.5 * np.median(gaps)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -4,24 +4,28 @@ from nmt.callbacks.alignments import DrawAlignments, alignment_error, fixed_sent
 from nmt.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from nmt.callbacks.interrupts import Interrupted, SaveOnInterrupt
 from nmt.callbacks.losses import StopOnNonfinite, WarnOfSpikes
-from nmt.callbacks.memory import TryLargestBatch
+from nmt.callbacks.memory import LogMemory, TryLargestBatch, is_out_of_memory
 from nmt.callbacks.progress import ProgressBar
 from nmt.callbacks.scores import ScoreValidation
 from nmt.callbacks.summary import summarize
+from nmt.callbacks.writers import TensorBoard
 
 __all__ = [
     "AtomicCheckpointIO",
     "Checkpoints",
     "DrawAlignments",
     "Interrupted",
+    "LogMemory",
     "ProgressBar",
     "SaveOnInterrupt",
     "ScoreValidation",
     "StopOnNonfinite",
+    "TensorBoard",
     "TryLargestBatch",
     "WarnOfSpikes",
     "alignment_error",
     "fixed_sentences",
+    "is_out_of_memory",
     "summarize",
     "word_weights",
 ]

@@ -14,6 +14,8 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
 from nmt.masks import padding_mask
 
+MOST_FRAMES = 100  # of an animation: memory and checkpoints must not grow with the length of training
+
 
 class DrawAlignments(Callback):
     """Cross-attention at each validation, read while the references are forced.
@@ -23,8 +25,9 @@ class DrawAlignments(Callback):
     `num_sentences` fixed sentences, as image `val/alignment/ROW` and as a PNG in `directory`. `layer` and `head`
     (from 0) choose whose weights the heatmaps show: None is the model's own layer of alignment, else the mean over
     layers, and the mean over heads. With `grid`, every layer and head is drawn too, where there are several, as
-    `val/heads/ROW`. When training ends, an animation of each sentence's heatmaps is left beside them. `labels` are
-    whole words or pieces. Does nothing for a model without attention.
+    `val/heads/ROW`. When training ends, an animation of each sentence's heatmaps is left beside them, of at most
+    `MOST_FRAMES` over the whole of training. `labels` are whole words or pieces. Does nothing for a model without
+    attention.
     """
 
     def __init__(
@@ -113,10 +116,10 @@ class DrawAlignments(Callback):
         if trainer.is_global_zero:
             for row, history in self._history.items():
                 source, target, gold = self._labels(data, row)
-                figures = [
+                figures = (
                     plotting.heatmap(weights, source, target, title=f"sentence {row}, step {step}", gold=gold)
                     for step, weights in history
-                ]
+                )
                 plotting.to_gif(figures, self.directory / f"val_{row:04d}.gif", seconds_per_frame=0.8)
 
     def _draw(self, trainer: L.Trainer, pl_module: Any, data: TranslationDataModule, row: int) -> None:
@@ -125,7 +128,10 @@ class DrawAlignments(Callback):
         chosen = heads.mean(dim=0) if layer is None else heads[layer]
         chosen = chosen.mean(dim=0) if self.head is None else chosen[self.head]
         shown = self._between_labels(data, row, chosen)
-        self._history.setdefault(row, []).append((trainer.global_step, shown))
+        history = self._history.setdefault(row, [])
+        history.append((trainer.global_step, shown))
+        if len(history) > MOST_FRAMES:
+            del history[most_crowded([step for step, _ in history])]
         source, target, gold = self._labels(data, row)
         title = f"sentence {row}, step {trainer.global_step}"
         figure = plotting.heatmap(shown, source, target, title=title, gold=gold)
@@ -169,6 +175,11 @@ def _attentions(pl_module: Any, data: TranslationDataModule, row: int) -> torch.
     with torch.no_grad():
         cross = pl_module.translator.attentions(src, padding_mask(src, data.tokenizer.pad_id), tgt_in).cross
     return cross[0].float().cpu()
+
+
+def most_crowded(steps: list[int]) -> int:
+    """The index whose neighbours are nearest to each other; of several the first, and never the first or the last."""
+    return min(range(1, len(steps) - 1), key=lambda index: steps[index + 1] - steps[index - 1])
 
 
 def word_weights(data: TranslationDataModule, row: int, weights: torch.Tensor) -> Any:

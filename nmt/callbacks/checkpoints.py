@@ -1,5 +1,6 @@
 """Checkpoints from which a run goes on as if it had never stopped."""
 
+import contextlib
 import logging
 import os
 import time
@@ -15,7 +16,7 @@ from nmt import ranks
 from nmt.callbacks.randomness import random_state, set_random_state
 from nmt.callbacks.writers import tensorboard_writers
 from nmt.data.datamodule import TranslationDataModule
-from nmt.errors import UserError
+from nmt.errors import UserError, WriteError
 
 log = logging.getLogger(__name__)
 
@@ -160,8 +161,8 @@ def settle(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> N
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes a checkpoint beside its place, flushes it, then renames: never half a file under its name.
 
-    The `last.ckpt` that stood there is kept as `previous.ckpt`. Raises UserError where the disk is full; what was
-    there stays.
+    The `last.ckpt` that stood there is kept as `previous.ckpt`. Raises WriteError where the disk is full; what
+    was there stays.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
@@ -179,12 +180,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             _flush_directory(target.parent)
         except (OSError, RuntimeError) as error:  # torch's writer turns a failed write into a RuntimeError
             cause = error if isinstance(error, OSError) else error.__context__
-            reason = cause.strerror if isinstance(cause, OSError) else str(error).splitlines()[0]
-            raise UserError(
-                f"{target}: cannot write ({reason}); the checkpoints before it are whole"
-            ) from error
+            if isinstance(cause, OSError):
+                raise WriteError(target, cause) from error
+            raise UserError(f"{target}: cannot write ({str(error).splitlines()[0]})") from error
         finally:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
+                temporary.unlink()
 
 
 def _flush_directory(directory: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmt import ranks
 from nmt.data.batching import Batch
-from nmt.errors import UserError
+from nmt.errors import UserError, WriteError
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +51,15 @@ class StopOnNonfinite(Callback):
         [name, value] = next(pair for pair in found_values if not math.isfinite(pair[1]))
         rows = [row for _, rows in each_rank for row in rows]
         found = {"step": trainer.global_step, "epoch": trainer.current_epoch, name: str(value), "rows": rows}
+        left = f"named in {self.file}"
         if ranks.rank() == 0:
-            self.file.write_text(json.dumps(found) + "\n", "utf-8")
+            try:
+                self.file.write_text(json.dumps(found) + "\n", "utf-8")
+            except OSError as error:  # why the run ends is said all the same
+                left = f"{', '.join(map(str, rows[:8]))}, … ({WriteError(self.file, error)})"
         raise UserError(
             f"the {name} is {value} at step {trainer.global_step}: lower optimizer.lr or trainer.gradient_clip_val, "
-            f"or look at the training rows named in {self.file}"
+            f"or look at the training rows {left}"
         )
 
 

@@ -1,7 +1,5 @@
 """What a run came to, in a few lines."""
 
-import resource
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ import lightning as L
 import torch
 
 from nmt.callbacks.checkpoints import Checkpoints
+from nmt.callbacks.memory import LogMemory, most_memory
 
 
 def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
@@ -21,7 +20,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
         f"{trainer.current_epoch} epochs, {trainer.global_step:,} steps",
         f"time     {timedelta(seconds=round(seconds))} over {tokens:,} target pieces, "
         f"{tokens / max(seconds, 1e-9):,.0f} a second",
-        f"memory   {peak_memory(pl_module.device) / 2**30:.2f} GiB at most",
+        f"memory   {peak_memory(pl_module.device) / 2**30:.2f} GiB at most{_growth(trainer)}",
     ]
     kept = trainer.checkpoint_callback
     if isinstance(kept, Checkpoints) and kept.best_score is not None:
@@ -37,5 +36,15 @@ def peak_memory(device: torch.device) -> int:
     """The most bytes held at once: on a GPU by tensors, else by this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return most_memory()
+
+
+def _growth(trainer: L.Trainer) -> str:
+    """`; this process held 350 MiB at the first validation and 352 MiB at the last`; empty without LogMemory."""
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, LogMemory) and callback.first is not None and callback.last is not None:
+            first, last = (each / 2**20 for each in (callback.first, callback.last))
+            return (
+                f"; this process held {first:.0f} MiB at the first validation and {last:.0f} MiB at the last"
+            )
+    return ""

@@ -1,8 +1,112 @@
-"""TensorBoard's writers."""
+"""TensorBoard's writers: what is logged is in the file when the call returns, or the run ends with the file's name."""
 
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import lightning as L
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.summary.writer.record_writer import RecordWriter
+from torch.utils.tensorboard import FileWriter, SummaryWriter
+
+from nmt.errors import WriteError
+
+
+class TensorBoard(TensorBoardLogger):
+    """Lightning's logger of TensorBoard, without its thread.
+
+    The library's own writer leaves events to a thread. Where the disk is full that thread dies, the next call fails
+    with an error that names no file, and so does closing the logger, which hides why a run has ended. Raises
+    WriteError where an event cannot be written: the run ends there, since its next checkpoint could not be
+    written either, and can go on when there is room.
+    """
+
+    @property
+    def experiment(self) -> Any:
+        """The writer, made when it is first asked for; on all ranks but the first one that does nothing."""
+        if self._experiment is None and rank_zero_only.rank == 0:  # type: ignore[attr-defined]
+            self._experiment = _Writer(self.log_dir, **self._kwargs)
+        return super().experiment
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        try:
+            super().log_metrics(metrics, step)
+        except ValueError as error:  # Lightning says of every error that the value is to blame
+            if isinstance(error.__cause__, WriteError):
+                raise error.__cause__ from None
+            raise
+
+    def save(self) -> None:
+        """Nothing is left to save: config.yaml has what was chosen."""
+
+
+class _Writer(SummaryWriter):
+    file_writer: Any
+    all_writers: Any
+
+    def _get_file_writer(self) -> Any:
+        """The file; a new one after it was closed, as in the library, whose thread is all that is left out."""
+        if self.file_writer is None:
+            self.file_writer = _File(self.log_dir)
+            self.all_writers = {self.log_dir: self.file_writer}
+            if self.purge_step is not None:  # what was logged from this step on is void
+                start = SessionLog(status=SessionLog.START)
+                self.file_writer.add_event(Event(step=self.purge_step, session_log=start))
+                self.purge_step = None
+        return self.file_writer
+
+
+class _File(FileWriter):
+    def __init__(self, log_dir: str) -> None:
+        self.event_writer = EventFile(Path(log_dir))
+
+
+class EventFile:
+    """A file of TensorBoard's events, each of which is there as a whole when `add_event` returns.
+
+    Raises WriteError, and takes back what was written of the event: events that follow half a one are lost to
+    TensorBoard.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        name = f"events.out.tfevents.{time.time():010.0f}.{socket.gethostname()}.{os.getpid()}"
+        self.directory = directory
+        number = len(list(directory.glob(f"{name}.*")))
+        self.path = directory / f"{name}.{number}"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("xb", buffering=0)
+        except OSError as error:
+            raise WriteError(self.path, error) from error
+        self._records = RecordWriter(self)
+        self.add_event(Event(wall_time=time.time(), file_version="brain.Event:2"))
+
+    def add_event(self, event: Event) -> None:
+        self._records.write(event.SerializeToString())
+
+    def write(self, record: bytes) -> None:
+        whole = self._file.tell()
+        try:
+            while record:
+                record = record[self._file.write(record) :]
+        except OSError as error:
+            self._file.truncate(whole)
+            self._file.seek(whole)
+            raise WriteError(self.path, error) from error
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        self._file.close()
+
+    def get_logdir(self) -> str:
+        return str(self.directory)
 
 
 def tensorboard_writers(trainer: L.Trainer) -> list[Any]:

@@ -1,8 +1,9 @@
 """Figures and pages as files and as pixels. A file that is written is whole, or as it was before."""
 
+import contextlib
+import io
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 import matplotlib
@@ -12,13 +13,16 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
+from nmt.errors import WriteError
 from nmt.plotting.fonts import missing_glyphs_logged
 
 
 def to_png(figure: Figure, path: str | Path) -> None:
     """Write a figure as PNG."""
-    with _replacing(path) as temporary, missing_glyphs_logged():
-        figure.savefig(temporary, format="png")
+    content = io.BytesIO()
+    with missing_glyphs_logged():
+        figure.savefig(content, format="png")
+    _write(path, content)
 
 
 def to_svg(figure: Figure, path: str | Path) -> None:
@@ -28,44 +32,42 @@ def to_svg(figure: Figure, path: str | Path) -> None:
     measured, where text would be set in whatever fonts the reader has.
     """
     constant = matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "nmt"})
-    with _replacing(path) as temporary, missing_glyphs_logged(), constant:
-        figure.savefig(temporary, format="svg", metadata={"Date": None})
+    content = io.BytesIO()
+    with missing_glyphs_logged(), constant:
+        figure.savefig(content, format="svg", metadata={"Date": None})
+    _write(path, content)
 
 
-def to_gif(figures: Sequence[Figure], path: str | Path, *, seconds_per_frame: float) -> None:
-    """Write figures as the frames of an animation without end, in order.
+def to_gif(figures: Iterable[Figure], path: str | Path, *, seconds_per_frame: float) -> None:
+    """Write figures as the frames of an animation without end, in order; no more than one is held at a time.
 
     All frames have the size of the largest: smaller ones are white at the right and below, so that grids stay in
     place. A format that counts in hundredths of a second rounds the time. Raises ValueError where there are no
     figures or a frame would last less than 0.02 seconds, which browsers do not show.
     """
-    if not figures or seconds_per_frame < 0.02:
+    frames = [Image.fromarray(to_array(figure)) for figure in figures]
+    if not frames or seconds_per_frame < 0.02:
         raise ValueError(
             "an animation needs figures and at least 0.02 seconds for each, "
-            f"got {len(figures)} figures of {seconds_per_frame} seconds"
+            f"got {len(frames)} figures of {seconds_per_frame} seconds"
         )
-    frames = [to_array(figure) for figure in figures]
-    height, width = (max(frame.shape[axis] for frame in frames) for axis in (0, 1))
-    images = []
-    for frame in frames:
-        whole = np.full((height, width, 3), 255, dtype=np.uint8)
-        whole[: frame.shape[0], : frame.shape[1]] = frame
-        images.append(Image.fromarray(whole))
-    with _replacing(path) as temporary:
-        images[0].save(
-            temporary,
-            format="GIF",
-            save_all=True,
-            append_images=images[1:],
-            duration=round(1000 * seconds_per_frame),
-            loop=0,
-        )
+    size = max(frame.width for frame in frames), max(frame.height for frame in frames)
+    images = [frame if frame.size == size else _enlarged(frame, size) for frame in frames]
+    content = io.BytesIO()
+    images[0].save(
+        content,
+        format="GIF",
+        save_all=True,
+        append_images=images[1:],
+        duration=round(1000 * seconds_per_frame),
+        loop=0,
+    )
+    _write(path, content)
 
 
 def to_html(page: str, path: str | Path) -> None:
     """Write a page as UTF-8."""
-    with _replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8", newline="\n")
+    _write(path, io.BytesIO(page.encode()))
 
 
 def to_array(figure: Figure) -> NDArray[np.uint8]:
@@ -77,14 +79,25 @@ def to_array(figure: Figure) -> NDArray[np.uint8]:
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-@contextmanager
-def _replacing(path: str | Path) -> Iterator[Path]:
-    """A file beside `path` to write to, which takes its place at the end, or vanishes where writing fails."""
+def _enlarged(frame: Image.Image, size: tuple[int, int]) -> Image.Image:
+    whole = Image.new("RGB", size, "white")
+    whole.paste(frame)
+    return whole
+
+
+def _write(path: str | Path, content: io.BytesIO) -> None:
+    """Write a file beside `path`, then rename it. Raises WriteError; `path` is then as it was.
+
+    A picture is drawn in memory first: libraries that write it themselves do not say why the disk refused.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        yield temporary
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content.getbuffer())
         os.replace(temporary, path)
+    except OSError as error:
+        raise WriteError(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
+            temporary.unlink()

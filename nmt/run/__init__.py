@@ -16,7 +16,14 @@ from nmt.run.building import (
     read_splits,
 )
 from nmt.run.directory import Run, open_run
-from nmt.run.files import checkpoint_file, load_weights, report, write_atomically, write_scores
+from nmt.run.files import (
+    checkpoint_file,
+    load_weights,
+    report,
+    write_atomically,
+    write_scores,
+    write_together,
+)
 from nmt.run.translation import Translation
 
 __all__ = [
@@ -35,4 +42,5 @@ __all__ = [
     "report",
     "write_atomically",
     "write_scores",
+    "write_together",
 ]

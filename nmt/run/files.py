@@ -1,15 +1,17 @@
 """The files of a run directory: checkpoints that are read as weights only, and scores that are written whole."""
 
+import contextlib
 import json
 import os
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from nmt import metrics
-from nmt.errors import UserError
+from nmt.errors import UserError, WriteError
 from nmt.models.base import Translator
 from nmt.run.translation import Translation
 
@@ -62,22 +64,34 @@ def load_weights(translator: Translator, file: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file beside `path`, then rename it: `path` is whole or as it was. Raises UserError.
+    """Write a file beside `path`, then rename it: `path` is whole or as it was. Raises WriteError.
 
     What is there and no plain file, as /dev/stdout, is written to and stays what it is.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
-        with path.open("w", encoding="utf-8") as device:
-            device.write(text)
+        try:
+            path.write_text(text, "utf-8")
+        except OSError as error:
+            raise WriteError(path, error) from error
         return
-    temporary = path.with_name(f".{path.name}.tmp")
+    write_together({path: text})
+
+
+def write_together(texts: Mapping[Path, str]) -> None:
+    """Write files that belong together: where one cannot be written, all are as they were. Raises WriteError."""
+    beside = {path: path.with_name(f".{path.name}.tmp") for path in texts}
+    path = next(iter(texts))
     try:
-        temporary.write_text(text, "utf-8")
-        os.replace(temporary, path)
+        for path, text in texts.items():
+            beside[path].write_text(text, "utf-8")
+        for path, temporary in beside.items():
+            os.replace(temporary, path)
     except OSError as error:
-        raise UserError(f"{path}: cannot write ({error.strerror})") from error
+        raise WriteError(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        for temporary in beside.values():
+            with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
+                temporary.unlink()
 
 
 def write_scores(
@@ -89,8 +103,9 @@ def write_scores(
     content = (
         json.dumps({"split": split, **_training(directory), **scores}, indent=2, ensure_ascii=False) + "\n"
     )
-    for name, body in ((f"hypotheses{suffix}.txt", text), (f"metrics{suffix}.json", content)):
-        write_atomically(directory / name, body)
+    write_together(
+        {directory / f"hypotheses{suffix}.txt": text, directory / f"metrics{suffix}.json": content}
+    )
 
 
 def _training(directory: Path) -> dict[str, Any]:
