@@ -97,6 +97,8 @@ def changed(
         old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
         if old == new and type(old) is type(new):
             continue
+        if "." not in key and all(each in (_ABSENT, None) for each in (old, new)):  # a group with no choice
+            continue
         if not any(fnmatchcase(key, pattern) for pattern in CHANGEABLE):
             close = difflib.get_close_matches(key, before, n=1) if old is _ABSENT else []
             hint = f"; did you mean {close[0]}?" if close else ""

@@ -25,7 +25,7 @@ from nmt.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.building import build_translator, read_splits
-from nmt.run.files import checkpoint_file, load_weights
+from nmt.run.files import checkpoint_file, files_to_average, load_average, load_weights
 from nmt.run.translation import Translation
 
 log = logging.getLogger(__name__)
@@ -43,8 +43,15 @@ class Run:
         self.tokenizer, self.translator = tokenizer, translator.eval()
 
     @classmethod
-    def load(cls, path: str | Path, *, checkpoint: str = "best", device: str = "auto") -> "Run":
-        """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what lacks."""
+    def load(
+        cls, path: str | Path, *, checkpoint: str = "best", average: int | None = None, device: str = "auto"
+    ) -> "Run":
+        """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what lacks.
+
+        With `average`, the weights are the mean of those of the last so many checkpoints that were kept for it.
+        """
+        if average is not None and checkpoint != "best":
+            raise UserError(f"average={average} is in place of checkpoint={checkpoint}: give one of the two")
         directory = Path(path)
         if not directory.is_dir():
             raise UserError(f"{directory}: no such run directory")
@@ -65,17 +72,25 @@ class Run:
         assert isinstance(config, DictConfig)
         tokenizer = Tokenizer.load(directory / "tokenizer")
         translator = build_translator(model_config, tokenizer)
-        load_weights(translator, checkpoint_file(directory, checkpoint))
+        if average is None:
+            load_weights(translator, checkpoint_file(directory, checkpoint))
+        else:
+            load_average(translator, files_to_average(directory, average))
         return cls(directory, config, tokenizer, translator.to(_device(device)))
 
     @classmethod
     def load_ensemble(
-        cls, paths: Sequence[str | Path], *, checkpoint: str = "best", device: str = "auto"
+        cls,
+        paths: Sequence[str | Path],
+        *,
+        checkpoint: str = "best",
+        average: int | None = None,
+        device: str = "auto",
     ) -> "Run":
         """Several runs as one, whose probabilities are averaged; they must share their tokenizer's files."""
         if not paths:
             raise UserError("an ensemble needs a run directory or more")
-        runs = [cls.load(path, checkpoint=checkpoint, device=device) for path in paths]
+        runs = [cls.load(path, checkpoint=checkpoint, average=average, device=device) for path in paths]
         pieces = [
             {file.name: file.read_bytes() for file in (run.directory / "tokenizer").iterdir()} for run in runs
         ]
@@ -331,11 +346,11 @@ class Run:
         )
 
 
-def open_run(paths: Any, *, checkpoint: str, device: str) -> Run:
+def open_run(paths: Any, *, checkpoint: str, average: int | None = None, device: str) -> Run:
     """The run of one directory, or the ensemble of a list of them."""
     if isinstance(paths, str):
-        return Run.load(paths, checkpoint=checkpoint, device=device)
-    return Run.load_ensemble(list(paths), checkpoint=checkpoint, device=device)
+        return Run.load(paths, checkpoint=checkpoint, average=average, device=device)
+    return Run.load_ensemble(list(paths), checkpoint=checkpoint, average=average, device=device)
 
 
 def _batches_by_length(rows: list[int], ids: list[list[int]], max_tokens: int) -> list[list[int]]:
