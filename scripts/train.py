@@ -107,6 +107,8 @@ def train(
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
     )
+    # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
+    trainer.precision_plugin.convert_module(module)
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
     resolved.pop("resume", None)
     resolved.setdefault("choices", _choices())

@@ -118,6 +118,9 @@ def test_a_tied_weight_is_averaged_once_and_saved_under_both_names():
     [
         ({"decay": 1.0}, "averaging.decay=1.0: give a number from 0 to below 1"),
         ({"decay": -0.1}, "averaging.decay=-0.1"),
+        ({"decay": None}, "averaging.decay=None"),
+        ({"warmup": None}, "averaging.warmup=None: give true or false"),
+        ({"every_n_steps": None}, "averaging.every_n_steps=None"),
         ({"every_n_steps": 0}, "averaging.every_n_steps=0: give at least 1"),
     ],
 )

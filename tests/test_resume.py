@@ -258,6 +258,15 @@ def test_so_it_is_with_accumulation_validation_inside_epochs_and_a_plateau(end, 
     assert_same_run(directory, whole_uneven)
 
 
+def test_so_it_is_in_double_precision(workspace):
+    settings = [*SMALL, *EVEN, "trainer.precision=64-true"]
+    directory, expected = workspace / "double", workspace / "double_whole"
+    assert train(expected, settings) == 0, log_of(expected)
+    assert train(directory, settings, die_at_batch(20)) == -signal.SIGKILL, log_of(directory)
+    assert go_on(directory) == 0, log_of(directory)
+    assert_same_run(directory, expected)
+
+
 def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):
     short, long = workspace / "short", workspace / "long"
     constant = [*SMALL, "scheduler=constant"]

@@ -28,16 +28,16 @@ class ExponentialMovingAverage(Callback):
     """
 
     def __init__(self, *, decay: float, warmup: bool, every_n_steps: int) -> None:
-        if not 0 <= decay < 1:
+        if not isinstance(decay, int | float) or not 0 <= decay < 1:
             raise UserError(f"averaging.decay={decay}: give a number from 0 to below 1")
-        if every_n_steps < 1:
+        if type(warmup) is not bool:
+            raise UserError(f"averaging.warmup={warmup}: give true or false")
+        if type(every_n_steps) is not int or every_n_steps < 1:
             raise UserError(f"averaging.every_n_steps={every_n_steps}: give at least 1")
         self.decay, self.warmup, self.every_n_steps = decay, warmup, every_n_steps
         self.num_updates = 0
         self._averages: list[Tensor] = []  # of each parameter
-        self._training: list[Tensor] | None = (
-            None  # the weights of training, while the model has the averages
-        )
+        self._training: list[Tensor] | None = None  # the weights, while the model has the averages
         self._step = 0  # at the last look: a batch ends with a step or without
 
     def state_dict(self) -> dict[str, Any]:
