@@ -10,7 +10,7 @@ import difflib
 import logging
 import pickle
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,14 @@ TARGETS = re.compile(
     r"|lightning\.pytorch\.(callbacks|loggers)\.\w+"
 )
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
+BUILT = (
+    "optimizer",
+    "scheduler",
+    "averaging",
+    "trainer",
+    "callbacks",
+    "logger",
+)  # sections that training builds
 _ABSENT = object()
 
 
@@ -97,6 +105,8 @@ def changed(
         old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
         if old == new and type(old) is type(new):
             continue
+        if "." not in key and all(each in (_ABSENT, None) for each in (old, new)):  # a group with no choice
+            continue
         if not any(fnmatchcase(key, pattern) for pattern in CHANGEABLE):
             close = difflib.get_close_matches(key, before, n=1) if old is _ABSENT else []
             hint = f"; did you mean {close[0]}?" if close else ""
@@ -117,20 +127,20 @@ def moved(config: Any, old: str, new: str) -> Any:
     return config
 
 
-def check_targets(config: dict[str, Any], sections: Sequence[str]) -> None:
-    """Raise UserError where one of these sections would build anything but what training builds."""
-    for section in sections:
+def check_targets(config: dict[str, Any]) -> None:
+    """Raise UserError where the configuration would build anything but what training builds."""
+    for section in BUILT:
         for key, value in _leaves(config.get(section)).items():
             if key.split(".")[-1] == "_target_" and not TARGETS.fullmatch(str(value)):
                 raise UserError(f"a run that goes on may not build {section}: {value}")
 
 
 def check_places(config: dict[str, Any], run_dir: Path, given: Iterable[str]) -> None:
-    """Raise UserError where callbacks or loggers of a stored configuration would write outside the run directory.
+    """Raise UserError where what a stored configuration builds would write outside the run directory.
 
     Keys that were `given` on the command line are the user's own word.
     """
-    for section in ("callbacks", "logger"):
+    for section in BUILT:
         for name, value in _leaves(config.get(section), f"{section}.").items():
             if not isinstance(value, str) or any(name == key or name.startswith(f"{key}.") for key in given):
                 continue

@@ -22,7 +22,8 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     if cfg.alignment is not None:
         links = [sure for sure, _ in alignment.read_alignments(cfg.alignment)]
         return score(cfg, links, str(cfg.alignment))
-    run = Run.load(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device)
+    weights = {"checkpoint": cfg.checkpoint, "average": cfg.average}
+    run = Run.load(cfg.run, **weights, device=cfg.device)
     sources, targets = list(read_lines(Path(cfg.src))), list(read_lines(Path(cfg.tgt)))
     if len(sources) != len(targets):
         raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
@@ -32,7 +33,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
         return search(cfg, run, sources, targets)
     links = links_of(cfg, run, sources, targets)
     if cfg.reverse_run is not None:
-        reverse = Run.load(cfg.reverse_run, checkpoint=cfg.checkpoint, device=cfg.device)
+        reverse = Run.load(cfg.reverse_run, **weights, device=cfg.device)
         backward = links_of(cfg, reverse, targets, sources)
         links = [
             alignment.symmetrize(one, {(i, j) for j, i in other}, cfg.symmetrization)
@@ -127,7 +128,7 @@ def check(cfg: DictConfig) -> None:
     if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
         raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
     if cfg.alignment is not None:
-        others = ("run", "src", "tgt", "output", "reverse_run", "page", "heatmaps")
+        others = ("run", "src", "tgt", "output", "reverse_run", "page", "heatmaps", "average")
         given = [key for key in others if cfg[key] is not None]
         if cfg.gold is None or given:
             raise UserError(

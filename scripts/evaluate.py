@@ -13,7 +13,7 @@ def evaluate(cfg: DictConfig) -> dict:
     """Translate the split, write metrics.json and hypotheses.txt into the run directory, print the scores."""
     if cfg.output is None and not isinstance(cfg.run, str):
         raise UserError("an ensemble has no run directory of its own: give output=DIR")
-    run = open_run(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device, int8=cfg.int8)
+    run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
     dataset = run.split(cfg.split, data_config(run, cfg.data))
     scores, translations = run.score(
         dataset,
@@ -22,12 +22,16 @@ def evaluate(cfg: DictConfig) -> dict:
         show_progress=True,
         **cfg.decoding,
     )
+    weights = ""
+    if cfg.average is not None:
+        scores["average"] = cfg.average
+        weights = f", mean of the last {cfg.average} checkpoints"
     if cfg.int8:
         scores["int8"] = True
     output = Path(cfg.output or cfg.run)
     output.mkdir(parents=True, exist_ok=True)
     write_scores(output, cfg.split, scores, translations)
-    print(f"{cfg.split} of {cfg.run}, {scores['num_sentences']} sentences\n{report(scores)}")
+    print(f"{cfg.split} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{report(scores)}")
     return scores
 
 

@@ -37,6 +37,19 @@ from nmt.run import (
 
 log = logging.getLogger("train")
 
+# Groups whose options are written down with the run
+NAMED_GROUPS = [
+    "attention",
+    "averaging",
+    "content",
+    "data",
+    "model",
+    "normalizer",
+    "optimizer",
+    "scheduler",
+    "wiring",
+]
+
 
 def train(
     cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0, num_processes: int | None = None
@@ -55,6 +68,8 @@ def train(
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     L.seed_everything(cfg.seed, workers=True, verbose=False)
+    # A run of an earlier version has no such key.
+    averaging = [hydra.utils.instantiate(cfg.averaging)] if cfg.get("averaging") else []
     trainer: L.Trainer = hydra.utils.instantiate(
         cfg.trainer,
         # What was logged after the checkpoint will be logged again.
@@ -63,7 +78,8 @@ def train(
             callback
             for callback in hydra.utils.instantiate(cfg.callbacks).values()
             if cfg.trainer.enable_progress_bar or not isinstance(callback, ProgressBar)
-        ],
+        ]
+        + averaging,
         plugins=[AtomicCheckpointIO()],
         default_root_dir=str(run_dir),
     )
@@ -90,6 +106,8 @@ def train(
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
     )
+    # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
+    trainer.precision_plugin.convert_module(module)
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
     resolved.pop("resume", None)
     resolved.setdefault("choices", _choices())
@@ -173,7 +191,7 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
     keys = [override.lstrip("+~").split("=")[0] for override in overrides]
     wanted: Any = OmegaConf.to_container(cfg, resolve=True)
     config, changes = resume.changed(stored, wanted, [key for key in keys if key != "resume"])
-    resume.check_targets(config, ("optimizer", "scheduler", "trainer", "callbacks", "logger"))
+    resume.check_targets(config)
     resume.check_places(config, run_dir, keys)
     file, checkpoint = resume.load_checkpoint(run_dir)
     for line in changes:
@@ -213,7 +231,7 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
         key: value
         for key, value in _flat(resolved)
         if key.split(".")[0]
-        in ("model", "wiring", "optimizer", "scheduler", "seed", "label_smoothing", "kernels")
+        in ("model", "wiring", "optimizer", "scheduler", "averaging", "seed", "label_smoothing", "kernels")
         or key.startswith(("data.tokenizer.", "data.max_", "data.num_train"))
         if not key.endswith(("_partial_", "_target_"))
     }
@@ -240,8 +258,7 @@ def _choices() -> dict[str, str]:
     return {
         group.split("@")[0]: str(choices[group])
         for group in sorted(choices)
-        if group.split("/")[0].split("@")[0]
-        in ("attention", "content", "data", "model", "normalizer", "optimizer", "scheduler", "wiring")
+        if group.split("/")[0].split("@")[0] in NAMED_GROUPS
     }
 
 

@@ -20,7 +20,7 @@ def translate(cfg: DictConfig) -> None:
         raise UserError(f"num_best={cfg.num_best}: give at least 1")
     if cfg.block_size < 1:
         raise UserError(f"block_size={cfg.block_size}: give at least 1")
-    run = open_run(cfg.run, checkpoint=cfg.checkpoint, device=cfg.device, int8=cfg.int8)
+    run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
     wants_weights = not (cfg.alignments is cfg.heatmaps is cfg.page is None)
     if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
         raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")

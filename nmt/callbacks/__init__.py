@@ -1,6 +1,7 @@
-"""When to translate, score, draw, watch and save during training."""
+"""When to translate, score, draw, watch, average and save during training."""
 
 from nmt.callbacks.alignments import DrawAlignments, alignment_error, fixed_sentences, word_weights
+from nmt.callbacks.averaging import ExponentialMovingAverage
 from nmt.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from nmt.callbacks.interrupts import Interrupted, SaveOnInterrupt
 from nmt.callbacks.losses import StopOnNonfinite, WarnOfSpikes
@@ -14,6 +15,7 @@ __all__ = [
     "AtomicCheckpointIO",
     "Checkpoints",
     "DrawAlignments",
+    "ExponentialMovingAverage",
     "Interrupted",
     "LogMemory",
     "ProgressBar",

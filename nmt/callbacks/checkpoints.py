@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import Checkpoint, EarlyStopping
 from nmt import ranks
 from nmt.callbacks.randomness import random_state, set_random_state
 from nmt.callbacks.writers import tensorboard_writers
+from nmt.checkpoints import is_kept, kept_file, kept_files
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError, WriteError
 
@@ -28,6 +29,9 @@ class Checkpoints(Checkpoint):
     next one, when validation, schedules and the end of an epoch are behind and no gradients are accumulated: that is
     after each validation, every `every_n_steps` optimizer steps, every `every_n_minutes`, and when training ends
     (None: never). `best.ckpt` is that of the best `monitor` ("max" or "min" of it, by `mode`).
+
+    With `keep`, the weights of the last so many of those after a validation or `every_n_steps` stay beside them as
+    `step_NUMBER.ckpt`; none by the clock, so that a run that goes on keeps what it would have kept.
     """
 
     def __init__(
@@ -38,16 +42,20 @@ class Checkpoints(Checkpoint):
         mode: str,
         every_n_steps: int | None,
         every_n_minutes: float | None,
+        keep: int | None = None,
     ) -> None:
         if mode not in ("min", "max"):
             raise UserError(f"callbacks.checkpoint.mode={mode}: give min or max")
+        if keep is not None and (type(keep) is not int or keep < 1):
+            raise UserError(f"callbacks.checkpoint.keep={keep}: give a number of at least 1, or null")
         self.directory, self.monitor, self.mode = Path(directory), monitor, mode
         self.every_n_steps, self.every_n_minutes = every_n_steps, every_n_minutes
+        self.keep = keep
         self.best_score: float | None = None
         self.best_step = 0
         self.last_score: float | None = None
-        self._due: set[str] = set()  # the files that the next pause between batches will write
-        self._saved_step = 0
+        self._due: set[str] = set()  # what the next pause between batches will write: best, last, step
+        self._saved_step = self._kept_step = 0
         self._saved_time = 0.0
         self._validation_due = False
         self._random: list[dict[str, Any]] | None = None  # each rank's, of the checkpoint that is resumed
@@ -63,12 +71,16 @@ class Checkpoints(Checkpoint):
             set_random_state(self._random[ranks.rank()], pl_module.device)
             self._random = None
         self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
+        if trainer.is_global_zero:
+            for step, file in kept_files(self.directory).items():
+                if step > trainer.global_step:  # of another run, or to be kept again
+                    file.unlink()
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         score = trainer.callback_metrics.get(self.monitor)
         if score is None:
             raise UserError(f"callbacks.checkpoint.monitor={self.monitor}: validation gives no such score")
-        self._due.add("last")
+        self._due |= {"last", "step"} if self.keep else {"last"}
         self.last_score = float(score)
         sign = 1 if self.mode == "max" else -1
         if self.best_score is None or sign * self.last_score > sign * self.best_score:
@@ -78,6 +90,8 @@ class Checkpoints(Checkpoint):
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx % trainer.accumulate_grad_batches:
             return
+        if self.keep and self._is_step(trainer) and trainer.global_step > self._kept_step:
+            self._due.add("step")
         if trainer.global_step > self._saved_step and self._is_time(trainer):
             self._due.add("last")
         if self._due:
@@ -99,9 +113,18 @@ class Checkpoints(Checkpoint):
         self._validation_due = validation_due
         for writer in tensorboard_writers(trainer):  # what is logged up to here will not be logged again
             writer.flush()
-        for name in sorted(self._due | {"last"}):  # best first: last says that it is there
-            trainer.save_checkpoint(self.directory / f"{name}.ckpt")
+        files = [self.directory / "last.ckpt"]  # after the others: it says that they are there
+        if "best" in self._due:
+            files.insert(0, self.directory / "best.ckpt")
+        if "step" in self._due:
+            self._kept_step = trainer.global_step
+            files.insert(0, kept_file(self.directory, self._kept_step))
+        for file in files:
+            trainer.save_checkpoint(file)
         self._due.clear()
+        if self.keep and trainer.is_global_zero:
+            for file in list(kept_files(self.directory).values())[: -self.keep]:
+                file.unlink()
         self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
@@ -122,8 +145,11 @@ class Checkpoints(Checkpoint):
             if isinstance(callback, EarlyStopping) and callback.state_key in checkpoint["callbacks"]:
                 checkpoint["callbacks"][callback.state_key]["patience"] = callback.patience
 
+    def _is_step(self, trainer: L.Trainer) -> bool:
+        return bool(self.every_n_steps and trainer.global_step % self.every_n_steps == 0)
+
     def _is_time(self, trainer: L.Trainer) -> bool:
-        if self.every_n_steps and trainer.global_step % self.every_n_steps == 0:
+        if self._is_step(trainer):
             return True
         if self.every_n_minutes is None:
             return False
@@ -161,13 +187,15 @@ def settle(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> N
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes a checkpoint beside its place, flushes it, then renames: never half a file under its name.
 
-    The `last.ckpt` that stood there is kept as `previous.ckpt`. Raises WriteError where the disk is full; what
-    was there stays.
+    The `last.ckpt` that stood there is kept as `previous.ckpt`; of a `step_NUMBER.ckpt` only weights and step are
+    written. Raises WriteError where the disk is full; what was there stays.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         target = Path(path)
         temporary = target.with_name(f".{target.name}.tmp")
+        if is_kept(target):
+            checkpoint = {key: checkpoint[key] for key in ("global_step", "state_dict")}
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("wb") as file:

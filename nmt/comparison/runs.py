@@ -27,7 +27,17 @@ NOT_SETTINGS = (
     "trainer.enable_progress_bar",
 )
 # Groups whose choice says what a run is; the others, such as an experiment, only say how it was asked for.
-NAMING_GROUPS = ("data", "model", "attention", "wiring", "normalizer", "content", "optimizer", "scheduler")
+NAMING_GROUPS = (
+    "data",
+    "model",
+    "attention",
+    "wiring",
+    "normalizer",
+    "content",
+    "optimizer",
+    "scheduler",
+    "averaging",
+)
 
 
 @dataclass(frozen=True)

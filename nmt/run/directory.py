@@ -25,7 +25,7 @@ from nmt.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.building import build_translator, quantise, read_splits
-from nmt.run.files import checkpoint_file, load_weights
+from nmt.run.files import checkpoint_file, files_to_average, load_average, load_weights
 from nmt.run.translation import Translation
 
 log = logging.getLogger(__name__)
@@ -44,13 +44,23 @@ class Run:
 
     @classmethod
     def load(
-        cls, path: str | Path, *, checkpoint: str = "best", device: str = "auto", int8: bool = False
+        cls,
+        path: str | Path,
+        *,
+        checkpoint: str = "best",
+        average: int | None = None,
+        device: str = "auto",
+        int8: bool = False,
     ) -> "Run":
-        """Load a run directory; `checkpoint` is best, last, or a file's path. With `int8` the linear maps outside
-        the attention's scores multiply in bytes (`nmt.kernels.int8`), on a CPU only. Raises UserError naming what
-        lacks."""
+        """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what lacks.
+
+        With `average`, the weights are the mean of those of the last so many checkpoints that were kept for it. With
+        `int8` the linear maps outside the attention's scores multiply in bytes (`nmt.kernels.int8`), on a CPU only.
+        """
         if not isinstance(int8, bool):
             raise UserError(f"int8={int8}: choose true or false")
+        if average is not None and checkpoint != "best":
+            raise UserError(f"average={average} is in place of checkpoint={checkpoint}: give one of the two")
         directory = Path(path)
         if not directory.is_dir():
             raise UserError(f"{directory}: no such run directory")
@@ -71,7 +81,10 @@ class Run:
         assert isinstance(config, DictConfig)
         tokenizer = Tokenizer.load(directory / "tokenizer")
         translator = build_translator(model_config, tokenizer)
-        load_weights(translator, checkpoint_file(directory, checkpoint))
+        if average is None:
+            load_weights(translator, checkpoint_file(directory, checkpoint))
+        else:
+            load_average(translator, files_to_average(directory, average))
         run = cls(directory, config, tokenizer, translator.to(_device(device)))
         if int8:
             quantise(run.translator)
@@ -83,13 +96,16 @@ class Run:
         paths: Sequence[str | Path],
         *,
         checkpoint: str = "best",
+        average: int | None = None,
         device: str = "auto",
         int8: bool = False,
     ) -> "Run":
         """Several runs as one, whose probabilities are averaged; they must share their tokenizer's files."""
         if not paths:
             raise UserError("an ensemble needs a run directory or more")
-        runs = [cls.load(path, checkpoint=checkpoint, device=device, int8=int8) for path in paths]
+        runs = [
+            cls.load(path, checkpoint=checkpoint, average=average, device=device, int8=int8) for path in paths
+        ]
         pieces = [
             {file.name: file.read_bytes() for file in (run.directory / "tokenizer").iterdir()} for run in runs
         ]
@@ -345,11 +361,11 @@ class Run:
         )
 
 
-def open_run(paths: Any, *, checkpoint: str, device: str, int8: bool) -> Run:
-    """The run of one directory, or the ensemble of a list of them."""
+def open_run(paths: Any, **how: Any) -> Run:
+    """The run of one directory, or the ensemble of a list of them, loaded as `Run.load` is told."""
     if isinstance(paths, str):
-        return Run.load(paths, checkpoint=checkpoint, device=device, int8=int8)
-    return Run.load_ensemble(list(paths), checkpoint=checkpoint, device=device, int8=int8)
+        return Run.load(paths, **how)
+    return Run.load_ensemble(list(paths), **how)
 
 
 def _batches_by_length(rows: list[int], ids: list[list[int]], max_tokens: int) -> list[list[int]]:

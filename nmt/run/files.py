@@ -4,13 +4,15 @@ import contextlib
 import json
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nmt import metrics
+from nmt.checkpoints import kept_files
 from nmt.errors import UserError, WriteError
 from nmt.models.base import Translator
 from nmt.run.translation import Translation
@@ -61,6 +63,32 @@ def load_weights(translator: Translator, file: Path) -> None:
         raise UserError(f"{file} does not fit the model in config.yaml: {reason}") from error
     if not all(torch.isfinite(weight).all() for weight in translator.parameters()):
         raise UserError(f"{file} holds weights that are no numbers, as after a training that diverged")
+
+
+def files_to_average(directory: Path, number: int) -> list[Path]:
+    """The last `number` checkpoints that a run has kept. Raises UserError where it has fewer."""
+    if type(number) is not int or number < 1:
+        raise UserError(f"average={number}: give a number of at least 1, or null")
+    files = list(kept_files(directory / "checkpoints").values())
+    if len(files) < number:
+        raise UserError(
+            f"average={number}: {directory} has kept {len(files) or 'no'} checkpoints to average; "
+            + (f"give average={len(files)}" if files else f"train with callbacks.checkpoint.keep={number}")
+        )
+    return files[-number:]
+
+
+def load_average(translator: Translator, files: Sequence[Path]) -> None:
+    """Load the mean of several checkpoints' weights (Vaswani et al. 2017, 6.1), taken in float64.
+
+    Raises UserError naming the first file that is broken or does not fit the model.
+    """
+    sums: dict[str, Tensor | float] = {}
+    for file in files:
+        load_weights(translator, file)
+        for name, value in translator.state_dict().items():
+            sums[name] = sums.get(name, 0.0) + value.double()
+    translator.load_state_dict({name: total / len(files) for name, total in sums.items()})
 
 
 def write_atomically(path: Path, text: str) -> None:

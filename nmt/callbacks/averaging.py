@@ -1,0 +1,115 @@
+"""An average of the weights over training that takes their place wherever the model is used, but for training."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from nmt.errors import UserError
+
+
+class ExponentialMovingAverage(Callback):
+    """Validates and saves an exponential moving average of the weights (Polyak & Juditsky 1992).
+
+    After every `every_n_steps`-th optimizer step the average a, at first the initial weights, follows the weights w:
+    `a <- d_t a + (1 - d_t) w`, in float32 or better. t counts the updates from 0; `d_t` is `decay`, or with `warmup`
+    `min(decay, (1 + t) / (10 + t))`, which soon forgets the initial weights.
+
+    The model has the averaged weights from the start of each validation to its end: losses, scores and pictures are
+    theirs. A checkpoint has them as `state_dict`, and those that training goes on with as `current_model_state`, the
+    names that Lightning's own `WeightAveraging` gives them. That callback is not used: it overwrites the weights of
+    training when training ends, before the last checkpoint is written, and takes the ones for the others in a
+    checkpoint that is saved in the middle of a validation.
+
+    Raises UserError for settings that are none, and where a checkpoint has no averaged weights.
+    """
+
+    def __init__(self, *, decay: float, warmup: bool, every_n_steps: int) -> None:
+        if not isinstance(decay, int | float) or not 0 <= decay < 1:
+            raise UserError(f"averaging.decay={decay}: give a number from 0 to below 1")
+        if type(warmup) is not bool:
+            raise UserError(f"averaging.warmup={warmup}: give true or false")
+        if type(every_n_steps) is not int or every_n_steps < 1:
+            raise UserError(f"averaging.every_n_steps={every_n_steps}: give at least 1")
+        self.decay, self.warmup, self.every_n_steps = decay, warmup, every_n_steps
+        self.num_updates = 0
+        self._averages: list[Tensor] = []  # of each parameter
+        self._training: list[Tensor] | None = None  # the weights, while the model has the averages
+        self._step = 0  # at the last look: a batch ends with a step or without
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"num_updates": self.num_updates}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.num_updates = state_dict["num_updates"]
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        weights = list(pl_module.parameters())
+        self._averages = [
+            start.detach().to(weight.device, torch.promote_types(weight.dtype, torch.float32), copy=True)
+            for start, weight in zip(self._averages or weights, weights, strict=True)
+        ]
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._step = trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step == self._step:
+            return
+        self._step = trainer.global_step
+        if self._step % self.every_n_steps == 0:
+            decay = decay_after(self.num_updates, self.decay, warmup=self.warmup)
+            update(self._averages, list(pl_module.parameters()), decay)
+            self.num_updates += 1
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._training = [weight.detach().clone() for weight in pl_module.parameters()]
+        _copy(self._averages, pl_module)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        assert self._training is not None
+        _copy(self._training, pl_module)
+        self._training = None
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        if self._training is None:
+            checkpoint["current_model_state"] = checkpoint["state_dict"]
+        else:
+            checkpoint["current_model_state"] = _state(pl_module, self._training)
+        checkpoint["state_dict"] = _state(pl_module, self._averages)
+
+    def on_load_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        if "current_model_state" not in checkpoint:
+            raise UserError("the checkpoint has no averaged weights: it was saved without averaging=ema")
+        self._averages = [checkpoint["state_dict"][name] for name, _ in pl_module.named_parameters()]
+        pl_module.load_state_dict(checkpoint["current_model_state"])
+
+
+def decay_after(num_updates: int, decay: float, *, warmup: bool) -> float:
+    """d_t after t updates: `min(decay, (1 + t) / (10 + t))` with `warmup`, else `decay`."""
+    return min(decay, (1 + num_updates) / (10 + num_updates)) if warmup else decay
+
+
+@torch.no_grad()
+def update(averages: Sequence[Tensor], weights: Sequence[Tensor], decay: float) -> None:
+    """`a <- decay * a + (1 - decay) * w`, in place, in the averages' own precision."""
+    targets = [weight.to(average.dtype) for weight, average in zip(weights, averages, strict=True)]
+    torch._foreach_lerp_(list(averages), targets, 1 - decay)
+
+
+@torch.no_grad()
+def _copy(values: Sequence[Tensor], module: Any) -> None:
+    for weight, value in zip(module.parameters(), values, strict=True):
+        weight.copy_(value)
+
+
+def _state(module: Any, values: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The module's state with these values of its parameters; a parameter of two names has both."""
+    of = {id(weight): value for weight, value in zip(module.parameters(), values, strict=True)}
+    state = module.state_dict(keep_vars=True)
+    return {name: of.get(id(own), own).detach() for name, own in state.items()}
