@@ -99,6 +99,7 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
         scheduler=partial(constant, warmup_steps=0),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=0.0,
+        r_drop=cfg.r_drop,
     ).to(device)
     return TrainingStep(
         module,
@@ -200,6 +201,7 @@ def prepare(
         num_workers=cfg.num_workers,
         seed=seed,
         guided=False,
+        sampling=cfg.tokenizer.sampling,
     )
     done("batches")
     reading, vocabulary, pieces = (b - a for a, b in itertools.pairwise(clock))

@@ -86,6 +86,7 @@ def train(
             num_workers=cfg.data.num_workers,
             seed=cfg.seed,
             guided=bool(cfg.guided_alignment),
+            sampling=cfg.data.tokenizer.get("sampling", 0.0),
         )
     kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer)
@@ -98,6 +99,7 @@ def train(
         scheduler=hydra.utils.instantiate(cfg.scheduler),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
+        r_drop=cfg.get("r_drop", 0.0),  # runs of earlier versions have none
     )
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
     resolved.pop("resume", None)
@@ -198,7 +200,7 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
         key: value
         for key, value in _flat(resolved)
         if key.split(".")[0]
-        in ("model", "wiring", "optimizer", "scheduler", "seed", "label_smoothing", "kernels")
+        in ("model", "wiring", "optimizer", "scheduler", "seed", "label_smoothing", "r_drop", "kernels")
         or key.startswith(("data.tokenizer.", "data.max_", "data.num_train"))
         if not key.endswith(("_partial_", "_target_"))
     }

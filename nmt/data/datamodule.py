@@ -2,7 +2,7 @@
 
 import logging
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning as L
 import numpy as np
@@ -13,10 +13,24 @@ from torch.utils.data import DataLoader
 from nmt import alignment
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.data.corpus import count_shared, filter_pairs
+from nmt.data.sampling import PairSampler
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
+
+
+class Rows(NamedTuple):
+    """Pairs as pieces: columns `index`, `src_ids`, `tgt_ids` and perhaps `links`; how many pieces each side has."""
+
+    dataset: Dataset
+    src_lengths: np.ndarray
+    tgt_lengths: np.ndarray
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "Rows":
+        table = dataset.with_format("arrow")[:]
+        return cls(dataset, _list_lengths(table["src_ids"]), _list_lengths(table["tgt_ids"]))
 
 
 class TranslationDataModule(L.LightningDataModule):
@@ -24,7 +38,9 @@ class TranslationDataModule(L.LightningDataModule):
 
     Training pairs are filtered by length and ratio, with the counts logged; validation lines are all kept, in
     order, untouched. Held-out pairs that stand in the training text too are warned of. `max_tokens` bounds the
-    padded tokens of a batch. With `guided`, training batches carry the corpus' alignments.
+    padded tokens of a batch. With `guided`, training batches carry the corpus' alignments. With `sampling`, training
+    text (after that filter) is cut into other pieces at each epoch, before its batches are made: they keep to
+    `max_tokens` and no side becomes longer than `max_length`.
     """
 
     def __init__(
@@ -38,6 +54,7 @@ class TranslationDataModule(L.LightningDataModule):
         num_workers: int,
         seed: int,
         guided: bool,
+        sampling: float = 0.0,
     ) -> None:
         super().__init__()
         for split in ("train", "val"):
@@ -57,12 +74,26 @@ class TranslationDataModule(L.LightningDataModule):
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
+        self._sampler = None
+        if sampling:
+            limit = min(max_length, max_tokens)
+            self._sampler = PairSampler(tokenizer, sampling, max_length=limit, seed=seed)
+        self._drawn: tuple[int, Rows] | None = None  # an epoch and its pairs
         self._start = (0, 0)  # epoch, and how many of its batches are done
-        self._lengths = {name: _lengths(rows) for name, rows in (("train", self.train), ("val", self.val))}
+        self._rows = {"train": Rows.of(self.train), "val": Rows.of(self.val)}
+
+    def rows(self, split: str, *, epoch: int = 0) -> "Rows":
+        """The pairs of a split as pieces, in this epoch."""
+        if split == "val" or self._sampler is None:
+            return self._rows[split]
+        if self._drawn is None or self._drawn[0] != epoch:
+            self._drawn = None  # two epochs need not be in memory at once
+            self._drawn = epoch, Rows.of(self._sampler.draw(self.train, epoch))
+        return self._drawn[1]
 
     def sampler(self, split: str, *, shuffle: bool, epoch: int = 0) -> TokenBatchSampler:
         """Batches of a split for this rank. A validation pair longer than the budget is a batch of its own."""
-        src_lengths, tgt_lengths = self._lengths[split]
+        _, src_lengths, tgt_lengths = self.rows(split, epoch=epoch)
         longest = int(max(src_lengths.max(), tgt_lengths.max()))
         trainer = self.trainer
         sampler = TokenBatchSampler(
@@ -89,12 +120,13 @@ class TranslationDataModule(L.LightningDataModule):
         # An epoch before that is asked for only to count its batches; one that has begun was logged then.
         if (epoch, 0) >= self._start:
             self._log_padding(epoch, sampler)
-        return self._loader(self.train, sampler)
+        return self._loader(self.rows("train", epoch=epoch).dataset, sampler)
 
     def largest_batch(self, epoch: int) -> Batch:
         """The training batch of an epoch with the most padded tokens."""
         sampler = self.sampler("train", shuffle=True, epoch=epoch)
-        return self._collate([self.train[row] for row in sampler.largest_batch()])
+        rows = self.rows("train", epoch=epoch).dataset
+        return self._collate([rows[row] for row in sampler.largest_batch()])
 
     def _log_padding(self, epoch: int, sampler: TokenBatchSampler) -> None:
         share = sampler.padding_share()
@@ -170,12 +202,6 @@ def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer) -> list
     sure, _ = alignment.parse_talp(links)
     pairs = alignment.piece_links(sure, tokenizer.align_target(tgt)[1], tokenizer.align_source(src)[1])
     return [place for pair in pairs for place in pair]
-
-
-def _lengths(rows: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """How many pieces each pair has on either side."""
-    table = rows.with_format("arrow")[:]
-    return tuple(_list_lengths(table[name]) for name in ("src_ids", "tgt_ids"))  # type: ignore[return-value]
 
 
 def _list_lengths(column: Any) -> np.ndarray:
