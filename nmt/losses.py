@@ -56,6 +56,44 @@ def output_loss(
     return LossSum(smoothed, nll, real.new_tensor(len(real)))
 
 
+def r_drop(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothing: float, alpha: float) -> LossSum:
+    """R-Drop: two passes over a batch, which drop out different units, are drawn to one answer (Liang et al. 2021).
+
+        1/2 (L(p) + L(q)) + alpha/4 sum_t KL(p_t|q_t) + KL(q_t|p_t)
+
+    where L is the summed label-smoothed `cross_entropy` and t runs over the real target positions. That is half
+    of the paper's eq. 3, so that alpha is the paper's (5 for its translation) and the sum counts each target piece
+    once, as `num_tokens` does. `nll` is the mean of the two passes'.
+
+    logits [2, B, T, V], one pass after the other; targets [B, T].
+    """
+    loss = cross_entropy(
+        logits, torch.stack((targets, targets)), pad_id=pad_id, label_smoothing=label_smoothing
+    )
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    p, q = F.log_softmax(logits[:, targets != pad_id], dim=-1, dtype=dtype)  # [N, V] each
+    divergences = ((p.exp() - q.exp()) * (p - q)).sum()  # KL(p|q) + KL(q|p)
+    return LossSum(loss.smoothed / 2 + alpha / 4 * divergences, loss.nll / 2, (targets != pad_id).sum())
+
+
+def output_r_drop(
+    features: Tensor, output: nn.Linear, targets: Tensor, *, pad_id: int, label_smoothing: float, alpha: float
+) -> LossSum:
+    """`r_drop` of `output(features)`, features [2, B, T, R], as `output_loss` is `cross_entropy` of it."""
+    if not kernels.fast(features):
+        return r_drop(output(features), targets, pad_id=pad_id, label_smoothing=label_smoothing, alpha=alpha)
+    real = (targets != pad_id).flatten().nonzero().squeeze(1)
+    loss, nll = kernels.linear_r_drop(
+        features.flatten(1, 2).index_select(1, real),
+        output.weight,
+        output.bias,
+        targets.flatten()[real],
+        label_smoothing=label_smoothing,
+        alpha=alpha,
+    )
+    return LossSum(loss, nll, real.new_tensor(len(real)))
+
+
 def guided_alignment(weights: Tensor, guide: Tensor) -> Tensor:
     """`-sum_t sum_j A_tj log a_tj`: the cross-entropy of attention against given alignments, in nats, summed
     (Chen et al. 2016, eq. 5).

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from nmt import losses, ranks
 from nmt.data.batching import Batch
+from nmt.dropout import Dropout
 from nmt.errors import UserError
-from nmt.losses import LossSum, output_loss
+from nmt.losses import LossSum, output_loss, output_r_drop
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
 
@@ -22,7 +23,8 @@ class TranslationModule(L.LightningModule):
     The loss of each batch is a sum; gradients are divided by the number of target tokens of the whole
     accumulation window over all ranks just before they are clipped. Losses are logged in nats a target piece,
     without smoothing. `guided_alignment` times the cross-entropy of the cross-attention against the batch's
-    alignments is minimised beside it (Chen et al. 2016).
+    alignments is minimised beside it (Chen et al. 2016). With `r_drop` above 0 each batch is read twice in one pass,
+    either copy with its own dropout, and that weight of their divergence is minimised too (`losses.r_drop`).
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class TranslationModule(L.LightningModule):
         scheduler: Callable[..., dict[str, Any]],
         label_smoothing: float,
         guided_alignment: float,
+        r_drop: float = 0.0,
     ) -> None:
         super().__init__()
         if not isinstance(label_smoothing, int | float) or not 0 <= label_smoothing < 1:
@@ -41,11 +44,18 @@ class TranslationModule(L.LightningModule):
             raise UserError(f"guided_alignment={guided_alignment}: give a number of at least 0")
         if guided_alignment and not translator.has_attention:
             raise UserError("guided_alignment guides attention, and this model has none")
+        if not isinstance(r_drop, int | float) or not 0 <= r_drop < float("inf"):
+            raise UserError(f"r_drop={r_drop}: give a number of at least 0")
+        if r_drop and not any(isinstance(each, Dropout) and each.p > 0 for each in translator.modules()):
+            raise UserError(
+                "r_drop compares two dropouts of a batch, and this model drops nothing: set model.dropout"
+            )
         self.translator = translator
         self.optimizer_factory = optimizer
         self.scheduler_factory = scheduler
         self.label_smoothing = label_smoothing
         self.guided_alignment = guided_alignment
+        self.r_drop = r_drop
         self.progress: dict[str, str] = {}  # what the progress bar shows
         self._window_tokens: list[Tensor] = []  # since the last optimizer step
         self._since_log: list[LossSum] = []
@@ -71,12 +81,32 @@ class TranslationModule(L.LightningModule):
     def loss_of(self, batch: Batch) -> LossSum:
         """What training minimises for a batch, the guidance of attention included."""
         guided = self.guided_alignment > 0
-        loss, weights = self(batch, need_weights=guided)
+        loss, weights = (
+            self.read_twice(batch, need_weights=guided) if self.r_drop else self(batch, need_weights=guided)
+        )
         if guided:
             assert batch.guide is not None, "a guided module needs a guided data module"
-            extra = self.guided_alignment * losses.guided_alignment(weights, batch.guide)
+            assert weights is not None
+            passes = weights.unflatten(0, (-1, len(batch.guide)))  # [1 or 2, B, T, S]
+            extra = self.guided_alignment * losses.guided_alignment(passes, batch.guide) / len(passes)
             loss = loss._replace(smoothed=loss.smoothed + extra)
         return loss
+
+    def read_twice(self, batch: Batch, *, need_weights: bool) -> tuple[LossSum, Tensor | None]:
+        """R-Drop's loss of a batch, and both readings' cross-attention weights [2B, T, S] where asked for."""
+        model = self.translator
+        src, tgt_in = batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1)  # [2B, S], [2B, T]
+        memory = model.encode(src, padding_mask(src, model.pad_id))
+        features, weights = model.read(memory, tgt_in, need_weights=need_weights)
+        loss = output_r_drop(
+            features.unflatten(0, (2, -1)),
+            model.output,
+            batch.tgt_out,
+            pad_id=model.pad_id,
+            label_smoothing=self.label_smoothing,
+            alpha=self.r_drop,
+        )
+        return loss, weights
 
     # training
 

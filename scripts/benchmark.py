@@ -109,6 +109,7 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
         scheduler=partial(constant, warmup_steps=0),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=0.0,
+        r_drop=cfg.r_drop,
     ).to(device)
     return TrainingStep(
         module,
@@ -229,6 +230,7 @@ def make_data(
         num_workers=cfg.num_workers,
         seed=seed,
         guided=False,
+        sampling=cfg.tokenizer.sampling,
     )
 
 

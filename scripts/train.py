@@ -105,6 +105,7 @@ def train(
         scheduler=hydra.utils.instantiate(cfg.scheduler),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
+        r_drop=cfg.get("r_drop", 0.0),  # runs of earlier versions have none
     )
     # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
     trainer.precision_plugin.convert_module(module)
@@ -150,7 +151,11 @@ def make_datamodule(cfg: DictConfig, splits: dict[str, Any], tokenizer: Tokenize
     """The batches of a corpus, or of a stream where `data.streaming` says how many make an epoch."""
     keywords: dict[str, Any] = {
         name: cfg.data[name] for name in ("max_length", "max_ratio", "max_tokens", "num_workers")
-    } | {"seed": cfg.seed, "guided": bool(cfg.guided_alignment)}
+    } | {
+        "seed": cfg.seed,
+        "guided": bool(cfg.guided_alignment),
+        "sampling": cfg.data.tokenizer.get("sampling", 0.0),
+    }
     epoch_batches, buffer_pairs = cfg.data.get("streaming"), cfg.data.get("buffer_pairs")
     if epoch_batches is None:
         if buffer_pairs is not None:
@@ -231,7 +236,10 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
         key: value
         for key, value in _flat(resolved)
         if key.split(".")[0]
-        in ("model", "wiring", "optimizer", "scheduler", "averaging", "seed", "label_smoothing", "kernels")
+        in (
+            *("model", "wiring", "optimizer", "scheduler", "averaging"),
+            *("seed", "label_smoothing", "r_drop", "kernels"),
+        )
         or key.startswith(("data.tokenizer.", "data.max_", "data.num_train"))
         if not key.endswith(("_partial_", "_target_"))
     }

@@ -526,7 +526,7 @@ def test_the_filter_counts_each_pair_under_its_first_reason():
         (2, RATIO_FLOOR),
         (2, RATIO_FLOOR + 1),
     ]
-    kept, lengths, counts = filter_pairs(of_lengths(pairs), max_length=10, max_ratio=3.0)
+    (kept, *lengths), counts = filter_pairs(of_lengths(pairs), max_length=10, max_ratio=3.0)
     assert counts == {"kept": 4, "empty": 3, "too_long": 1, "ratio": 2}
     assert list(kept["index"]) == [0, 5, 7, 8]
     assert [side.tolist() for side in lengths] == [[5, 10, 9, 2], [5, 10, 3, RATIO_FLOOR]]
@@ -545,7 +545,7 @@ def test_the_filter_agrees_with_a_loop():
             a, b = sorted((len(row["src_ids"]), len(row["tgt_ids"])))
             if a > 1 and b <= 30 and (b <= RATIO_FLOOR or b / a <= 2.5):
                 expected.append(row["index"])
-        kept, lengths, counts = filter_pairs(rows, max_length=30, max_ratio=2.5)
+        (kept, *lengths), counts = filter_pairs(rows, max_length=30, max_ratio=2.5)
         assert list(kept["index"]) == expected
         assert sum(counts.values()) == len(rows)
         assert counts["kept"] == len(expected)

@@ -20,6 +20,7 @@ import torch
 from nmt import launch, ranks
 from nmt.callbacks import Interrupted
 from nmt.data.batching import TokenBatchSampler
+from nmt.dropout import Dropout
 from nmt.errors import UserError
 from nmt.module import TranslationModule
 from tests.test_resume import ROOT, after, assert_same_run, compose, scalars, train_script
@@ -217,6 +218,34 @@ def test_two_processes_accumulate_as_one(workspace):
     assert status == [0, 0], log_file(parts).read_text()
     short += ["trainer.accumulate_grad_batches=4"]
     assert train(whole, short, number=1, before=deal_for_two) == [0], log_file(whole).read_text()
+    assert_trained_alike(parts, whole)
+
+
+def drop_by_the_copy() -> None:
+    """Let dropout tell R-Drop's two copies of a batch apart, and draw nothing, which each process would for itself."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        if not self.training or self.p == 0:
+            return x
+        copies = torch.arange(2, dtype=x.dtype).repeat_interleave(len(x) // 2)
+        return x * (1 + 0.2 * copies.view(-1, *[1] * (x.dim() - 1)))
+
+    Dropout.forward = forward
+
+
+def test_two_processes_draw_pieces_and_compare_readings_as_one(workspace):
+    parts, whole = workspace / "sampled", workspace / "sampled_alone"
+    short = [*SMALL, "model.dropout=0.1", "r_drop=1", "data.tokenizer.sampling=0.1", "guided_alignment=0.1"]
+    assert train(parts, [*short, *DDP], number=2, before=drop_by_the_copy) == [0, 0], log_file(
+        parts
+    ).read_text()
+
+    def before() -> None:
+        deal_for_two()
+        drop_by_the_copy()
+
+    short += ["trainer.accumulate_grad_batches=2"]
+    assert train(whole, short, number=1, before=before) == [0], log_file(whole).read_text()
     assert_trained_alike(parts, whole)
 
 

@@ -28,7 +28,7 @@ from nmt.attention import (
 )
 from nmt.masks import masked_softmax
 from nmt.models.base import Memory, select
-from nmt.models.cells import GRULayer, LSTMLayer
+from nmt.models.cells import GRULayer, LayerNormGRULayer, LSTMLayer
 from nmt.models.gru import GRUTranslator, RecurrentEncoder
 from nmt.models.wirings import AttendThenUpdate, Conditional, Decoder, DecoderState, UpdateThenAttend
 
@@ -84,6 +84,11 @@ STACKS = [
     Case("luong_general", "input_feeding", 3, "gru", residual=True),
     Case("none", "update_then_attend", 2, "gru", residual=True),
     Case("bahdanau", "conditional", 2, "lstm"),
+    Case("bahdanau", "attend_then_update", 2, "norm"),
+    Case("luong_general", "update_then_attend", 1, "norm"),
+    Case("luong_general", "input_feeding", 2, "norm", residual=True),
+    Case("luong_general", "conditional", 1, "norm"),
+    Case("none", "update_then_attend", 1, "norm"),
 ]
 every_equation = pytest.mark.parametrize("case", CASES + STACKS, ids=lambda case: "-".join(map(str, case)))
 every_case = pytest.mark.parametrize(
@@ -118,7 +123,8 @@ def build(case: Case, *, projected: bool | None = None, **changes) -> GRUTransla
         "tie_output": False,
         "tie_source": False,
         "gradient_checkpointing": False,
-        "cell": {"gru": GRULayer, "lstm": LSTMLayer}[case.cell],
+        "attention_dropout": 0.0,
+        "cell": {"gru": GRULayer, "lstm": LSTMLayer, "norm": LayerNormGRULayer}[case.cell],
         "encoder": partial(
             RecurrentEncoder,
             hidden_size=ENCODER_H,
@@ -177,8 +183,22 @@ def lstm_cell(W, U, b, c, x, state):
     return sigmoid(o) * np.tanh(memory), memory
 
 
+def layer_norm_gru_cell(p, prefix, x, h):
+    """Ba et al. (2016), appendix: r and z of one norm, n of another, on either side."""
+    rz_and_n = []
+    for side, read in (("input", x), ("hidden", h)):
+        projected = p[f"{prefix}.from_{side}.weight"] @ read
+        parts = (projected[: 2 * len(h)], projected[2 * len(h) :])
+        rz_and_n.append([norm(p, f"{prefix}.{side}_norms.{i}", part) for i, part in enumerate(parts)])
+    (x_gates, x_n), (h_gates, h_n) = rz_and_n
+    r, z = np.split(sigmoid(x_gates + h_gates), 2)
+    return z * h + (1 - z) * np.tanh(x_n + r * h_n)
+
+
 def cell_of(p, prefix, kind):
     """A function (x, state) -> state of a layer, whose output is state[0]."""
+    if kind == "norm":
+        return lambda x, state: (layer_norm_gru_cell(p, prefix, x, state[0]),)
     weights = [p[f"{prefix}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     if kind == "lstm":
         return partial(lstm_cell, *weights)
@@ -248,7 +268,7 @@ def reference_forward(model: nn.Module, case: Case, src, tgt_in):
     """Logits [T, V] and weights [T, S] of one unpadded sentence."""
     p = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     states, summary = reference_encode(p, src, case)
-    first = np.split(affine(p, "bridge", summary), {"gru": 1, "lstm": 2}[case.cell])
+    first = np.split(affine(p, "bridge", summary), {"gru": 1, "lstm": 2, "norm": 1}[case.cell])
     first[0] = np.tanh(first[0])
     layers = [np.split(part, case.num_layers) for part in first]
     state = [tuple(part[layer] for part in layers) for layer in range(case.num_layers)]
@@ -645,7 +665,9 @@ def test_embeddings_start_at_unit_norm_and_padding_at_zero():
     assert not model.output.bias.any()
 
 
-@pytest.mark.parametrize("option", [{"variational": True, "dropout": 0.5}, {"word_dropout": 0.5}])
+@pytest.mark.parametrize(
+    "option", [{"variational": True, "dropout": 0.5}, {"word_dropout": 0.5}, {"attention_dropout": 0.5}]
+)
 def test_an_option_of_dropout_takes_effect_in_training_alone(option):
     model, (src, mask), tgt_in = build(DEFAULT, **option), sources(), targets()
     with torch.no_grad():
@@ -653,6 +675,32 @@ def test_an_option_of_dropout_takes_effect_in_training_alone(option):
         model.train()
         first, second = (teacher_forced(model, src, mask, tgt_in).logits for _ in range(2))
     assert not torch.equal(first, second)
+
+
+@every_case
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_dropped_weights_leave_the_context_and_are_told_whole(case, checkpointing):
+    if case.score == "none":
+        with pytest.raises(
+            ValueError, match=r"attention_dropout=0.5 drops attention: attention=none has none"
+        ):
+            build(case, attention_dropout=0.5)
+        return
+    model = build(case, attention_dropout=0.5, gradient_checkpointing=checkpointing).train()
+    (src, mask), tgt_in = sources(), targets()
+    seen = []
+    model.decoder.attention.dropout.register_forward_hook(
+        lambda _, inputs, output: seen.append((*inputs, output))
+    )
+    dropped = teacher_forced(model, src, mask, tgt_in)
+    before, after = (torch.cat([each[i].flatten() for each in seen]) for i in (0, 1))
+    kept = after != 0
+    torch.testing.assert_close(after[kept], 2 * before[kept], **EXACT)
+    assert 0.2 < (kept & (before != 0)).sum() / (before != 0).sum() < 0.8
+    whole = dropped.weights.sum(dim=-1)
+    if case.score not in ("local_p", "location"):
+        torch.testing.assert_close(whole, torch.ones_like(whole), **EXACT)
+    assert not torch.equal(dropped.logits, teacher_forced(model.eval(), src, mask, tgt_in).logits)
 
 
 @every_case

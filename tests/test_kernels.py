@@ -6,7 +6,7 @@ import torch
 
 from nmt import kernels
 from nmt.errors import UserError
-from nmt.losses import cross_entropy, output_loss
+from nmt.losses import cross_entropy, output_loss, output_r_drop, r_drop
 from nmt.models.cells import GRULayer
 from tests.test_gru import EOS, PAD, build, every_case, sources, targets
 
@@ -58,6 +58,47 @@ def test_the_output_loss_equals_logits_and_cross_entropy(monkeypatch, label_smoo
         [loss.smoothed, loss.nll, *torch.autograd.grad(3 * loss.smoothed, leaves)],
         [plain.smoothed, plain.nll, *torch.autograd.grad(3 * plain.smoothed, leaves)],
     )
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 4, 100], ids=["one", "uneven", "whole"])
+def test_the_loss_of_r_drop_equals_logits_and_divergences(monkeypatch, label_smoothing, rows):
+    monkeypatch.setattr("nmt.kernels.loss.ROWS", rows)
+    output = torch.nn.Linear(5, 11)
+    features = torch.randn(2, 3, 6, 5, requires_grad=True)
+    targets = torch.randint(1, 11, (3, 6))
+    targets[0, 4:], targets[2, 1:] = PAD, PAD
+    leaves = [features, output.weight, output.bias]
+    options = {"pad_id": PAD, "label_smoothing": label_smoothing, "alpha": 1.7}
+    loss = output_r_drop(features, output, targets, **options)
+    plain = r_drop(output(features), targets, **options)
+    assert int(loss.num_tokens) == int(plain.num_tokens) == 11
+    assert not loss.nll.requires_grad
+    assert_equal(
+        [loss.smoothed, loss.nll, *torch.autograd.grad(3 * loss.smoothed, leaves)],
+        [plain.smoothed, plain.nll, *torch.autograd.grad(3 * plain.smoothed, leaves)],
+    )
+
+
+@pytest.mark.parametrize("rows", [2, 100])
+def test_the_gradient_of_r_drop_is_that_of_its_values(monkeypatch, rows):
+    monkeypatch.setattr("nmt.kernels.loss.ROWS", rows)
+    inputs = [torch.randn(size, requires_grad=True) for size in ((2, 5, 3), (7, 3), (7,))]
+    targets = torch.randint(7, (5,))
+    torch.autograd.gradcheck(
+        lambda *each: kernels.linear_r_drop(*each, targets, label_smoothing=0.1, alpha=2.5)[0], inputs
+    )
+
+
+def test_r_drop_of_large_logits_is_finite():
+    features = torch.tensor([[[1000.0, -1000.0]], [[-1000.0, 1000.0]]], requires_grad=True)
+    loss, nll = kernels.linear_r_drop(
+        features, torch.eye(2), torch.zeros(2), torch.tensor([1]), label_smoothing=0.0, alpha=4.0
+    )
+    loss.backward()
+    assert nll.item() == 1000.0
+    assert loss.item() == 1000.0 + 4000.0
+    assert features.grad.isfinite().all()
 
 
 def test_no_gradient_is_computed_where_none_is_asked_for(monkeypatch):

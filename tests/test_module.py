@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from nmt import schedules
+from nmt import kernels, schedules
 from nmt.attention import GeneralAttention
 from nmt.callbacks import AtomicCheckpointIO
 from nmt.data.batching import collate
@@ -22,7 +22,9 @@ from nmt.module import TranslationModule
 LENGTHS = [(3, 9), (5, 2), (4, 4), (7, 3)]  # uneven on purpose
 
 
-def make_module(learning_rate: float = 0.5, guided_alignment: float = 0.0) -> TranslationModule:
+def make_module(
+    learning_rate: float = 0.5, guided_alignment: float = 0.0, r_drop: float = 0.0, dropout: float = 0.0
+) -> TranslationModule:
     torch.manual_seed(7)
     translator = GRUTranslator(
         src_vocab_size=11,
@@ -35,7 +37,7 @@ def make_module(learning_rate: float = 0.5, guided_alignment: float = 0.0) -> Tr
         readout_size=None,
         hidden_size=5,
         num_layers=1,
-        dropout=0.0,
+        dropout=dropout,
         variational=False,
         word_dropout=0.0,
         residual=False,
@@ -54,6 +56,7 @@ def make_module(learning_rate: float = 0.5, guided_alignment: float = 0.0) -> Tr
         scheduler=partial(schedules.constant, warmup_steps=0),
         label_smoothing=0.1,
         guided_alignment=guided_alignment,
+        r_drop=r_drop,
     ).double()
 
 
@@ -118,6 +121,70 @@ def test_a_guided_step_adds_the_weighted_cross_entropy_of_attention(tmp_path, mo
     trained = fit(module, batch_size=4, accumulate=1, clip=None, tmp_path=tmp_path)
     for name, value in expected.items():
         torch.testing.assert_close(trained[name], value, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fast", "plain"])
+@pytest.mark.parametrize("guided_alignment", [0.0, 0.3])
+def test_r_drop_reads_a_batch_twice_with_dropouts_of_its_own(guided_alignment, name):
+    """By hand, from the two copies' logits under the same random numbers; and the parts of a batch sum to it."""
+    rows = [row | {"links": [0, 1, 1, 0]} for row in examples()]
+    module = make_module(guided_alignment=guided_alignment, r_drop=2.0, dropout=0.4).train()
+    batch = collate(rows, pad_id=0, bos_id=2)
+    parameters = list(module.parameters())
+    with kernels.using(name):
+        torch.manual_seed(5)
+        loss = module.loss_of(batch)
+        found = torch.autograd.grad(loss.smoothed, parameters)
+    model, real = module.translator, batch.tgt_out != 0
+    torch.manual_seed(5)
+    with kernels.using("plain"):
+        src = torch.cat((batch.src, batch.src))
+        logits, weights = model(
+            model.encode(src, src != 0), torch.cat((batch.tgt_in, batch.tgt_in)), need_weights=True
+        )
+    p, q = logits.log_softmax(dim=-1).chunk(2)
+    assert not torch.allclose(p, q)
+    expected = 2.0 / 4 * (p.exp() * (p - q) + q.exp() * (q - p))[real].sum()
+    for each, attended in ((p, weights[:4]), (q, weights[4:])):
+        nll = -each.gather(-1, batch.tgt_out.unsqueeze(-1)).squeeze(-1)
+        expected = expected + (0.9 * nll - 0.1 * each.mean(dim=-1))[real].sum() / 2
+        guide = attended[:, 0, 1].log().sum() + attended[:, 1, 0].log().sum()
+        expected = expected - guided_alignment * guide / 2
+    torch.testing.assert_close(loss.smoothed, expected, rtol=0, atol=1e-10)
+    assert int(loss.num_tokens) == int(real.sum())
+    for ours, theirs in zip(found, torch.autograd.grad(expected, parameters), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
+
+
+def test_validation_is_plain_whatever_training_adds():
+    batch = collate(examples(), pad_id=0, bos_id=2)
+    plain, regularised = make_module().eval(), make_module(r_drop=5.0, dropout=0.4).eval()
+    for each in (plain, regularised):
+        each.validation_step(batch, 0)
+    torch.testing.assert_close(regularised._val_sums[0], plain._val_sums[0], rtol=0, atol=0)
+
+
+def test_r_drop_without_dropout_is_refused():
+    with pytest.raises(UserError, match=r"r_drop compares two dropouts .* set model\.dropout"):
+        make_module(r_drop=1.0)
+    with pytest.raises(UserError, match=r"r_drop=-1: give a number of at least 0"):
+        make_module(r_drop=-1, dropout=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
+def test_r_drop_accumulates_to_one_batch(tmp_path, monkeypatch):
+    """Dropout is drawn by the row's content, so that a batch and its parts drop the same."""
+
+    def masked(self, x):  # the copies of a row are told apart by their half of the batch
+        half = torch.arange(2).repeat_interleave(len(x) // 2).view(-1, *[1] * (x.dim() - 1))
+        return x * (1 + 0.3 * half)
+
+    monkeypatch.setattr("nmt.dropout.Dropout.forward", masked)
+    whole = fit(make_module(r_drop=3.0, dropout=0.1), 4, 1, None, tmp_path)
+    for batch_size, accumulate in ((1, 4), (2, 2), (3, 4)):
+        parts = fit(make_module(r_drop=3.0, dropout=0.1), batch_size, accumulate, None, tmp_path)
+        for name, value in whole.items():
+            torch.testing.assert_close(parts[name], value, rtol=0, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:You defined a `validation_step`")

@@ -54,6 +54,29 @@ UNEVEN = [
 ]
 
 
+# All that draws by chance, at once
+REGULARISED = [
+    *UNEVEN,
+    "trainer.max_epochs=2",
+    "data.tokenizer.sampling=0.2",
+    "r_drop=2",
+    "guided_alignment=0.5",
+    "model.word_dropout=0.1",
+    "model.attention_dropout=0.1",
+]
+SIZES = {
+    "gru": ["model=gru_layer_norm", "model.variational=true", "model.layer_norm=true"],
+    "transformer": [
+        "model=transformer",
+        "model.size=16",
+        "model.feedforward_size=16",
+        "model.num_heads=2",
+        "model.num_encoder_layers=1",
+        "model.num_decoder_layers=1",
+    ],
+}
+
+
 def script() -> Any:
     spec = importlib.util.spec_from_file_location("train_script", ROOT / "scripts" / "train.py")
     assert spec is not None
@@ -316,6 +339,18 @@ def test_so_it_is_in_double_precision(workspace):
     assert train(directory, settings, die_at_batch(20)) == -signal.SIGKILL, log_of(directory)
     assert go_on(directory) == 0, log_of(directory)
     assert_same_run(directory, expected)
+
+
+@pytest.mark.parametrize("model", SIZES)
+def test_so_it_is_with_every_regulariser_and_another_number_of_workers(model, workspace):
+    """Pieces, dropped units, words and weights, and R-Drop's two readings are drawn as if nothing had happened."""
+    small = [each for each in SMALL if model != "transformer" or "_size=16" not in each]
+    overrides = [*small, *REGULARISED, *SIZES[model]]
+    whole, directory = workspace / f"whole_{model}", workspace / f"killed_{model}"
+    assert train(whole, overrides) == 0, log_of(whole)
+    assert train(directory, overrides, die_at_batch(17)) == -signal.SIGKILL, log_of(directory)
+    assert go_on(directory, "data.num_workers=1") == 0, log_of(directory)
+    assert_same_run(directory, whole)
 
 
 def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):

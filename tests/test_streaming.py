@@ -11,6 +11,7 @@ import pytest
 from nmt.data.batching import collate
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import StreamingDataModule
+from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -128,8 +129,8 @@ def test_a_stream_goes_on_from_any_batch(folder, tokenizer, first):
             assert one.indices.tolist() == other.indices.tolist()
 
 
-def before_place(folder: Path, tokenizer: Tokenizer, first: int) -> Place:
-    of = stream(folder, tokenizer)
+def before_place(folder: Path, tokenizer: Tokenizer, first: int, **changed) -> Place:
+    of = stream(folder, tokenizer, **changed)
     batches(of, first)
     return of.place
 
@@ -218,6 +219,27 @@ def test_what_a_stream_cannot_have_is_refused(folder, tokenizer, changed, messag
 def test_an_epoch_of_no_batches_is_refused(folder, streaming):
     with pytest.raises(UserError, match=r"data\.streaming=.*: give the number of batches of an epoch"):
         read(folder, streaming)
+
+
+def test_pieces_are_drawn_anew_for_each_pass(folder, tokenizer):
+    def drawn(first: int = 0, place: Place = Place()) -> list:
+        sampler = PairSampler(tokenizer, 0.3, max_length=60, seed=3)
+        of = stream(folder, tokenizer, pair_sampler=sampler)
+        of.place = place
+        return batches(of, 40 - first, first)
+
+    found = drawn()
+    assert [batch.src.tolist() for batch in drawn()] == [batch.src.tolist() for batch in found]
+    pieces: dict[str, set] = {row["en"]: set() for row in LINES}
+    for batch in found:
+        assert max(batch.src.numel(), batch.tgt_out.numel()) <= 120
+        for ids in batch.src.tolist():
+            pieces[tokenizer.decode([ids])[0]].add(tuple(each for each in ids if each))
+    assert sum(len(ways) > 1 for ways in pieces.values()) > NUM_PAIRS / 2
+    place = before_place(
+        folder, tokenizer, 12, pair_sampler=PairSampler(tokenizer, 0.3, max_length=60, seed=3)
+    )
+    assert [b.src.tolist() for b in drawn(12, place)] == [b.src.tolist() for b in found[12:]]
 
 
 def test_guidance_needs_alignments(folder, tokenizer):

@@ -54,6 +54,7 @@ def fresh(**changes) -> TransformerTranslator:
         "dropout": 0.0,
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
+        "word_dropout": 0.0,
         "tie_output": False,
         "tie_source": False,
         "alignment_layer": None,
@@ -274,7 +275,7 @@ def test_weights_are_the_mean_over_heads_of_the_chosen_layers(layer):
 
 def test_checkpointing_changes_nothing_but_the_memory():
     """Not even what is dropped: the layers are run again from the same random state."""
-    drops = {"dropout": 0.2, "attention_dropout": 0.2, "activation_dropout": 0.2}
+    drops = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "word_dropout"), 0.2)
     plain, again = build(**drops).train(), build(**drops, gradient_checkpointing=True).train()
     again.load_state_dict(plain.state_dict())
     (src, mask), tgt_in = sources(), targets()
@@ -290,7 +291,12 @@ def test_checkpointing_changes_nothing_but_the_memory():
 
 @pytest.mark.parametrize(
     ("name", "num_places"),
-    [("dropout", 2 + 5 * L), ("attention_dropout", 3 * L), ("activation_dropout", 2 * L)],
+    [
+        ("dropout", 2 + 5 * L),
+        ("attention_dropout", 3 * L),
+        ("activation_dropout", 2 * L),
+        ("word_dropout", 2),
+    ],
 )
 def test_each_dropout_takes_effect_in_its_places_in_training_alone(name, num_places):
     """Two embeddings, and two sublayers of each encoder layer and three of each decoder layer."""
@@ -310,6 +316,17 @@ def test_each_dropout_takes_effect_in_its_places_in_training_alone(name, num_pla
         assert not torch.equal(model.encode(src, mask).states, model.encode(src, mask).states)
     sums = dropped.weights.sum(dim=-1)  # what guided alignment reads is what it was before any was dropped
     torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
+
+
+def test_a_dropped_word_keeps_its_position():
+    model = build(word_dropout=0.5).train()
+    embedded = torch.ones(4, 30, H, dtype=torch.float64)
+    positions = SinusoidalPositions(size=H)
+    words = model._embed(embedded, positions, first=0) - positions(torch.zeros_like(embedded), first=0)
+    words = words.round(decimals=9)
+    assert (words == words[..., :1]).all()
+    expected = torch.tensor([0, 2 * math.sqrt(H)], dtype=torch.float64)
+    torch.testing.assert_close(words.unique(), expected, rtol=0, atol=1e-8)
 
 
 def test_parameters_start_as_documented():

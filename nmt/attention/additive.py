@@ -152,7 +152,7 @@ class CoverageAttention(AdditiveAttention):
         scores = torch.tanh(hidden + past.unsqueeze(-1) * self.coverage_projection) @ self.v
         weights = self.weigh(scores, mask.unsqueeze(1))  # [B, T, S]
         used = weights if inverse_fertility is None else weights * inverse_fertility.unsqueeze(1)
-        return Attended(kernels.product(weights, values), weights, None, past + used)
+        return Attended(self.average(weights, values), weights, None, past + used)
 
 
 def best_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:

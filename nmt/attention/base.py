@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from nmt import kernels
+from nmt.dropout import Dropout
 
 Normalizer = Callable[[Tensor, Tensor], Tensor]  # scores [..., S], mask: weights [..., S]
 
@@ -28,7 +29,8 @@ class Attention(nn.Module, ABC):
     """One mechanism. Nothing is remembered on `self` between calls: project the keys once, then pass them.
 
     `normalizer(scores, mask)` turns scores over `temperature` into weights: softmax, or a sparse one
-    (`nmt.masks`). Raises ValueError unless `temperature > 0`.
+    (`nmt.masks`). In training `dropout`, which drops nothing unless a model sets another, drops weights out of the
+    context; the weights that are returned and remembered are those before. Raises ValueError unless `temperature > 0`.
     """
 
     must_step = False  # whether a step's scores depend on the weights of the steps before
@@ -42,6 +44,7 @@ class Attention(nn.Module, ABC):
             raise ValueError(f"attention.temperature must be above 0, got {temperature}")
         self.query_size, self.key_size = query_size, key_size
         self.temperature, self.normalizer = temperature, normalizer
+        self.dropout = Dropout(0.0)
 
     def project_keys(self, states: Tensor) -> Any:
         """What of the encoder states [B, S, key_size] can be computed once a sentence. Returns [B, S, K].
@@ -62,6 +65,10 @@ class Attention(nn.Module, ABC):
         """Weights over the last dimension of scores [..., S] under mask; the only place where scores are masked."""
         return self.normalizer(scores if self.temperature == 1.0 else scores / self.temperature, mask)
 
+    def average(self, weights: Tensor, values: Tensor) -> Tensor:
+        """`sum_j weights_tj values_j`, for weights [..., T, S] and values [..., S, M]: the one reader of weights."""
+        return kernels.product(self.dropout(weights), values)
+
     def forward(
         self,
         query: Tensor,
@@ -78,7 +85,7 @@ class Attention(nn.Module, ABC):
         step before each query.
         """
         weights = self.weigh(self.score(query, keys), mask.unsqueeze(1))  # [B, T, S]
-        return Attended(kernels.product(weights, values), weights, None, past)
+        return Attended(self.average(weights, values), weights, None, past)
 
 
 def content_score(

@@ -87,7 +87,7 @@ class LocalAttention(Attention):
         distance = torch.arange(mask.size(1), device=mask.device) - centres.unsqueeze(-1)  # [B, T, S]
         within = (distance.detach().abs() <= self.window) & mask.unsqueeze(1)
         weights = self.reweigh(self.weigh(self.score(query, keys), within), distance)
-        return Attended(kernels.product(weights, values), weights, None, past)
+        return Attended(self.average(weights, values), weights, None, past)
 
     def reweigh(self, weights: Tensor, distance: Tensor) -> Tensor:
         """Weights [B, T, S] given how far each position is from the centre."""

@@ -15,6 +15,8 @@ from torch.utils.data import DataLoader
 
 from nmt.data import pairs
 from nmt.data.batching import Batch, TokenBatchSampler, collate
+from nmt.data.pairs import Rows
+from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -27,7 +29,9 @@ class TranslationDataModule(L.LightningDataModule):
 
     Training pairs are filtered by length and ratio, with the counts logged; validation lines are all kept, in
     order, untouched. Held-out pairs that stand in the training text too are warned of. `max_tokens` bounds the
-    padded tokens of a batch. With `guided`, training batches carry the corpus' alignments.
+    padded tokens of a batch. With `guided`, training batches carry the corpus' alignments. With `sampling`, training
+    text (after that filter) is cut into other pieces at each epoch, before its batches are made: they keep to
+    `max_tokens` and no side becomes longer than `max_length`.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class TranslationDataModule(L.LightningDataModule):
         num_workers: int,
         seed: int,
         guided: bool,
+        sampling: float = 0.0,
     ) -> None:
         super().__init__()
         for split in ("train", "val"):
@@ -52,7 +57,12 @@ class TranslationDataModule(L.LightningDataModule):
         self._collate = partial(collate, pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id)
         self.val_text = splits["val"]
         self.val = pairs.encode(splits["val"], tokenizer)
-        self._lengths = {"val": pairs.lengths(self.val)}
+        self._rows = {"val": Rows.of(self.val)}
+        self._pair_sampler = None
+        if sampling:
+            limit = min(max_length, max_tokens)
+            self._pair_sampler = PairSampler(tokenizer, sampling, max_length=limit, seed=seed)
+        self._drawn: tuple[int, Rows] | None = None  # an epoch and its pairs
         self._start = (0, 0)  # epoch, and how many of its batches are done
         self._prepare_training(splits)
 
@@ -61,18 +71,28 @@ class TranslationDataModule(L.LightningDataModule):
             raise UserError("guided_alignment needs alignments of the training text, and the data have none")
         for split in splits.keys() - {"train"}:
             _warn_of_shared(split, splits[split], splits["train"])
-        self.train, self._lengths["train"], self.filter_counts = pairs.filter_pairs(
+        self._rows["train"], self.filter_counts = pairs.filter_pairs(
             pairs.encode(splits["train"], self.tokenizer, guided=self.guided),
             max_length=self.max_length,
             max_ratio=self.max_ratio,
         )
+        self.train = self._rows["train"].dataset
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
 
+    def rows(self, split: str, *, epoch: int = 0) -> Rows:
+        """The pairs of a split as pieces, in this epoch."""
+        if split == "val" or self._pair_sampler is None:
+            return self._rows[split]
+        if self._drawn is None or self._drawn[0] != epoch:
+            self._drawn = None  # two epochs need not be in memory at once
+            self._drawn = epoch, Rows.of(self._pair_sampler.draw(self.train, epoch))
+        return self._drawn[1]
+
     def sampler(self, split: str, *, shuffle: bool, epoch: int = 0) -> TokenBatchSampler:
         """Batches of a split for this rank. A validation pair longer than the budget is a batch of its own."""
-        src_lengths, tgt_lengths = self._lengths[split]
+        _, src_lengths, tgt_lengths = self.rows(split, epoch=epoch)
         longest = int(max(src_lengths.max(), tgt_lengths.max()))
         trainer = self.trainer
         sampler = TokenBatchSampler(
@@ -99,12 +119,13 @@ class TranslationDataModule(L.LightningDataModule):
         # An epoch before that is asked for only to count its batches; one that has begun was logged then.
         if (epoch, 0) >= self._start:
             self._log_padding(epoch, sampler)
-        return self._loader(self.train, sampler)
+        return self._loader(self.rows("train", epoch=epoch).dataset, sampler)
 
     def largest_batch(self, epoch: int) -> Batch:
         """The training batch of an epoch with the most padded tokens."""
         sampler = self.sampler("train", shuffle=True, epoch=epoch)
-        return self._collate([self.train[row] for row in sampler.largest_batch()])
+        rows = self.rows("train", epoch=epoch).dataset
+        return self._collate([rows[row] for row in sampler.largest_batch()])
 
     def _log_padding(self, epoch: int, sampler: TokenBatchSampler) -> None:
         share = sampler.padding_share()
@@ -164,6 +185,7 @@ class StreamingDataModule(TranslationDataModule):
             max_tokens=self.max_tokens,
             seed=self.seed,
             guided=self.guided,
+            pair_sampler=self._pair_sampler,
         )
 
     def train_dataloader(self) -> Iterable[Batch]:

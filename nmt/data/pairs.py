@@ -1,7 +1,7 @@
 """What is done with all pairs of a corpus, a block of rows at a time: pieces, lengths, filters, a sample."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import datasets
 import numpy as np
@@ -19,9 +19,7 @@ BLOCK = 200_000  # pairs that are split into pieces, and kept, at a time
 
 _ROWS_A_BATCH = 10_000
 
-Lengths = tuple[
-    NDArray[np.int32], NDArray[np.int32]
-]  # of source and target, in pieces with the end of sentence
+Lengths = NDArray[np.int32]  # of one side, in pieces with the end of sentence
 
 
 def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> Dataset:
@@ -80,7 +78,7 @@ def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer) -> list
     return [place for pair in pairs for place in pair]
 
 
-def lengths(rows: Dataset) -> Lengths:
+def lengths(rows: Dataset) -> tuple[Lengths, Lengths]:
     """How many pieces each pair has on either side: 8 bytes a pair, whatever its text."""
     sides: tuple[list[Any], list[Any]] = ([], [])
     for batch in rows.select_columns(["src_ids", "tgt_ids"]).with_format("arrow").iter(_ROWS_A_BATCH):
@@ -89,26 +87,43 @@ def lengths(rows: Dataset) -> Lengths:
     return np.concatenate(sides[0]), np.concatenate(sides[1])
 
 
-def filter_pairs(
-    dataset: Dataset, *, max_length: int, max_ratio: float
-) -> tuple[Dataset, Lengths, dict[str, int]]:
-    """The encoded pairs to learn from, their lengths, and the counts of `fit_to_learn`.
+class Rows(NamedTuple):
+    """Pairs as pieces, the columns of `encode`; and how many pieces each has on either side."""
+
+    dataset: Dataset
+    src_lengths: Lengths
+    tgt_lengths: Lengths
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "Rows":
+        return cls(dataset, *lengths(dataset))
+
+    def only(self, keep: NDArray[np.bool_]) -> "Rows":
+        """Those where `keep` is true."""
+        if keep.all():
+            return self
+        chosen = self.dataset.select(np.flatnonzero(keep))
+        return Rows(chosen, self.src_lengths[keep], self.tgt_lengths[keep])
+
+
+def filter_pairs(dataset: Dataset, *, max_length: int, max_ratio: float) -> tuple[Rows, dict[str, int]]:
+    """The encoded pairs to learn from, and the counts of `fit_to_learn`.
 
     Raises UserError where nothing is kept.
     """
-    src, tgt = lengths(dataset)
-    keep, counts = fit_to_learn(src, tgt, max_length=max_length, max_ratio=max_ratio)
+    rows = Rows.of(dataset)
+    keep, counts = fit_to_learn(
+        rows.src_lengths, rows.tgt_lengths, max_length=max_length, max_ratio=max_ratio
+    )
     if not counts["kept"]:
         dropped = f"{counts['empty']} empty, {counts['too_long']} too long, {counts['ratio']} by ratio"
         limits = f"data.max_length={max_length} or data.max_ratio={max_ratio}"
         raise UserError(f"no training pair is left of {len(dataset)} ({dropped}): raise {limits}")
-    if counts["kept"] == len(dataset):
-        return dataset, (src, tgt), counts
-    return dataset.select(np.flatnonzero(keep)), (src[keep], tgt[keep]), counts
+    return rows.only(keep), counts
 
 
 def fit_to_learn(
-    src: NDArray[np.int32], tgt: NDArray[np.int32], *, max_length: int, max_ratio: float
+    src: Lengths, tgt: Lengths, *, max_length: int, max_ratio: float
 ) -> tuple[NDArray[np.bool_], dict[str, int]]:
     """Which pairs of these lengths to learn from, and how many are `kept`, or not: `empty`, `too_long`, `ratio`.
 

@@ -12,7 +12,9 @@ from datasets import Dataset
 
 from nmt.data import pairs, readers
 from nmt.data.batching import Batch, TokenBatchSampler
+from nmt.data.pairs import Rows
 from nmt.data.readers import Files, Languages, Row
+from nmt.data.sampling import PairSampler
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
@@ -72,7 +74,9 @@ class BatchStream:
         max_tokens: int,
         seed: int,
         guided: bool,
+        pair_sampler: PairSampler | None = None,
     ) -> None:
+        self.pair_sampler = pair_sampler
         self.text, self.tokenizer, self.collate = text, tokenizer, collate
         self.buffer_pairs, self.max_tokens, self.seed, self.guided = buffer_pairs, max_tokens, seed, guided
         self._limits: dict[str, Any] = {"max_length": max_length, "max_ratio": max_ratio}
@@ -98,15 +102,16 @@ class BatchStream:
         """All batches from the beginning of the block at `place`."""
         with ThreadPoolExecutor(1, thread_name_prefix="blocks") as thread:
             blocks = self._blocks(place, num_replicas)
-            coming: Future[tuple[Place, Dataset, pairs.Lengths]] = thread.submit(next, blocks)
+            coming: Future[tuple[Place, Rows]] = thread.submit(next, blocks)
             number_of_batch = place.batch
             while True:
-                at, rows, lengths = coming.result()
+                at, rows = coming.result()
                 coming = thread.submit(next, blocks)
-                if len(rows) < num_replicas:
+                if len(rows.dataset) < num_replicas:
                     continue
                 sampler = TokenBatchSampler(
-                    *lengths,
+                    rows.src_lengths,
+                    rows.tgt_lengths,
                     max_tokens=self.max_tokens,
                     shuffle=True,
                     seed=int(np.random.SeedSequence([self.seed, at.number]).generate_state(1)[0]),
@@ -117,36 +122,35 @@ class BatchStream:
                 self.place = Place(number_of_batch, at.number, at.block, at.row)
                 for chosen in sampler:
                     number_of_batch += 1
-                    yield self.collate(rows.__getitems__(chosen))
+                    yield self.collate(rows.dataset.__getitems__(chosen))
 
-    def _blocks(self, place: Place, num_replicas: int) -> Iterator[tuple[Place, Dataset, pairs.Lengths]]:
-        """Where each block begins, but for its batch, with its pairs that are fit to learn from and their lengths."""
+    def _blocks(self, place: Place, num_replicas: int) -> Iterator[tuple[Place, Rows]]:
+        """Where each block begins, but for its batch, with its pairs that are fit to learn from."""
         row, block = place.row, place.block
         for number in count(place.number):
             from_the_start, most = row == 0, 0
             rows = islice(self.text.rows(self.seed, number), row, None)
             while some := list(islice(rows, self.buffer_pairs)):
-                kept, lengths = self._fit(some, row)
-                most = max(most, len(kept))
-                yield Place(0, number, block, row), kept, lengths
+                kept = self._fit(some, row)
+                most = max(most, len(kept.dataset))
+                if self.pair_sampler is not None:
+                    kept = Rows.of(self.pair_sampler.draw(kept.dataset, number, first=row))
+                yield Place(0, number, block, row), kept
                 row, block = row + len(some), block + 1
             if from_the_start and most < num_replicas:
                 limits = ", ".join(f"data.{name}={value}" for name, value in self._limits.items())
                 raise UserError(f"{most} of {row:,} training pairs are left: raise one of {limits}")
             row = block = 0
 
-    def _fit(self, some: list[Row], first: int) -> tuple[Dataset, pairs.Lengths]:
+    def _fit(self, some: list[Row], first: int) -> Rows:
+        """As pieces those of the rows, from `first` on, that are fit to learn from."""
         names = ("src", "tgt", "alignment")
         columns: dict[str, Any] = dict(zip(names, zip(*some, strict=True), strict=False))
         if self.guided and "alignment" not in columns:
             raise UserError("guided_alignment needs alignments of the training text, and the data have none")
         encoded = pairs.encode_rows(columns, list(range(len(some))), self.tokenizer, self.guided, first)
-        rows = Dataset.from_dict(encoded, features=pairs.features(self.guided))
-        src, tgt = pairs.lengths(rows)
-        keep, counts = pairs.fit_to_learn(src, tgt, **self._limits)
-        log.info(
-            "pairs from %s on: %s",
-            f"{first:,}",
-            ", ".join(f"{number:,} {what}" for what, number in counts.items()),
-        )
-        return rows.select(np.flatnonzero(keep)), (src[keep], tgt[keep])
+        rows = Rows.of(Dataset.from_dict(encoded, features=pairs.features(self.guided)))
+        keep, counts = pairs.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
+        shown = ", ".join(f"{number:,} {what}" for what, number in counts.items())
+        log.info("pairs from %s on: %s", f"{first:,}", shown)
+        return rows.only(keep)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError
 
 MODEL_TYPES = ("unigram", "bpe")
@@ -145,6 +146,18 @@ class Tokenizer:
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line's pieces and end of sentence. Batching adds the beginning of sentence."""
         return _encode(self._target, lines)
+
+    def segmenters(self, alpha: float) -> tuple[Segmenter, Segmenter]:
+        """What cuts source and target text by chance, alike. Raises UserError where the models cannot be so."""
+        source, target = (
+            segmenter(each.serialized_model_proto(), alpha) for each in (self._source, self._target)
+        )
+        if type(source) is not type(target):
+            raise UserError(
+                f"data.tokenizer.sampling={alpha} is one thing to a bpe model and another to a unigram model: "
+                "give two of a kind"
+            )
+        return source, target
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Target text of each row up to its end of sentence, padding and beginning left out.

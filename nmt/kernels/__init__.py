@@ -1,6 +1,7 @@
 """The fast forms of what a translator spends its time on, exact but for the last: same values, same gradients.
 
     linear_cross_entropy   output layer and loss together, a few rows at a time: the logits never exist whole
+    linear_r_drop          the same for the two passes of R-Drop
     gradients_at_once      the weight gradients of a recurrence as one product over all its steps
     best                   the largest of many scores without a partial sort of all
     gru_sequence, gru_cell the gates of a GRU in few passes over memory
@@ -15,7 +16,7 @@ from nmt.kernels.best import best
 from nmt.kernels.choice import NAMES, fast, use, using
 from nmt.kernels.gru import gru_cell, gru_sequence, plain_gru_cell
 from nmt.kernels.int8 import quantise
-from nmt.kernels.loss import linear_cross_entropy
+from nmt.kernels.loss import linear_cross_entropy, linear_r_drop
 from nmt.kernels.steps import Linear, gradients_at_once, linear, product
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "gru_sequence",
     "linear",
     "linear_cross_entropy",
+    "linear_r_drop",
     "plain_gru_cell",
     "product",
     "quantise",

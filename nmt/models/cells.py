@@ -1,6 +1,7 @@
 """Recurrent layers and stacks of them. A state is a tuple of tensors [N, L, H]: (h,) of a GRU, (h, c) of an LSTM."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -34,6 +35,53 @@ class GRULayer(nn.GRU):
             return last.unsqueeze(1), (last,)
         outputs = kernels.gru_sequence(F.linear(inputs, weight_ih, bias_ih), hidden, weight_hh, bias_hh)
         return outputs, (outputs[:, -1],)
+
+
+class LayerNormGRULayer(nn.Module):
+    """A gated recurrent layer with layer normalisation inside the recurrence (Ba et al. 2016, appendix), [N, T, I].
+
+        r, z = sigmoid(LN(W_rz x) + LN(U_rz h))      n = tanh(LN(W_n x) + r * LN(U_n h))      h' = (1 - z) n + z h
+
+    Each LN has a gain and a bias of its own, and that of r and z is over both together, as in the paper: they take
+    the place of the maps' biases. The steps are a loop on any device.
+    """
+
+    num_states = 1
+
+    def __init__(self, *, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.from_input = nn.Linear(input_size, 3 * hidden_size, bias=False)  # W, in the order r, z, n
+        self.from_hidden = kernels.Linear(hidden_size, 3 * hidden_size, bias=False)  # U
+        self.input_norms, self.hidden_norms = (
+            nn.ModuleList(nn.LayerNorm(size) for size in (2 * hidden_size, hidden_size)) for _ in range(2)
+        )
+        for weight in self.parameters():
+            if weight.dim() == 2:
+                nn.init.uniform_(
+                    weight, -(hidden_size**-0.5), hidden_size**-0.5
+                )  # as torch's own layers start
+
+    def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
+        """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
+        hidden = state[0]
+        cell = kernels.gru_cell if inputs.is_cpu and kernels.fast(inputs) else kernels.plain_gru_cell
+        outputs = []
+        # One step of a decoder that steps belongs to the block of all its steps.
+        several = inputs.size(1) > 1
+        with kernels.gradients_at_once(active=kernels.fast(inputs)) if several else nullcontext():
+            for from_input in self._normalised(self.from_input(inputs), self.input_norms).unbind(dim=1):
+                hidden = cell(
+                    from_input, self._normalised(self.from_hidden(hidden), self.hidden_norms), hidden
+                )
+                outputs.append(hidden)
+        return torch.stack(outputs, dim=1), (hidden,)
+
+    @staticmethod
+    def _normalised(projected: Tensor, norms: nn.ModuleList) -> Tensor:
+        """Both gates' part of [..., 3H] and the candidate's, each normalised."""
+        size = projected.size(-1) // 3
+        parts = zip(norms, projected.split((2 * size, size), dim=-1), strict=True)
+        return torch.cat([norm(part) for norm, part in parts], dim=-1)
 
 
 class LSTMLayer(nn.LSTM):

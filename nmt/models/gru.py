@@ -94,7 +94,9 @@ class GRUTranslator(Translator):
     `tie_output`: W_y is the target embedding; `tie_source`: the source embedding is the target's, which needs
     one joint vocabulary. `dropout` is on embeddings, encoder states, between layers and on readouts; with
     `variational` the units dropped are the same at every position (but between layers). `word_dropout` drops
-    whole words of either input. `step` is for decoding: it drops nothing.
+    whole words of either input, `attention_dropout` weights out of the contexts. `layer_norm` normalises what each
+    encoder layer gives, the summary and the readouts; `cells.LayerNormGRULayer` normalises inside the recurrences.
+    `step` is for decoding: it drops nothing.
 
     Raises ValueError where sizes or ties do not fit, or a setting could not take effect.
     """
@@ -124,6 +126,7 @@ class GRUTranslator(Translator):
         encoder: Callable[..., RecurrentEncoder],
         wiring: Callable[..., Decoder],
         attention: Callable[..., Attention] | None,
+        attention_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if tie_source and not joint_vocabulary:
@@ -162,6 +165,10 @@ class GRUTranslator(Translator):
             raise ValueError(
                 "model.residual=true needs a stack: set model.num_layers or model.encoder.num_layers above 1"
             )
+        if attention is None and attention_dropout:
+            raise ValueError(
+                f"model.attention_dropout={attention_dropout} drops attention: attention=none has none"
+            )
         self.decoder = wiring(
             DecoderSettings(
                 embedding_size=embedding_size,
@@ -169,6 +176,7 @@ class GRUTranslator(Translator):
                 hidden_size=hidden_size,
                 num_layers=num_layers,
                 dropout=dropout,
+                attention_dropout=attention_dropout,
                 residual=residual,
                 memory_size=self.encoder.output_size,
                 gradient_checkpointing=gradient_checkpointing,

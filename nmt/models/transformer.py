@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from nmt.dropout import Dropout
+from nmt.dropout import Dropout, WordDropout
 from nmt.errors import UserError
 from nmt.masks import causal_mask, masked_softmax
 from nmt.models.base import Attentions, Read, Step, Translator
@@ -303,7 +303,8 @@ class TransformerTranslator(Translator):
     either stack. `positions` builds what adds positions, once a language. `tie_output`: W_y is the target
     embedding; `tie_source`: the source embedding is the target's, which needs one joint vocabulary.
     `dropout` is on embeddings and what each sublayer adds, `attention_dropout` on attention weights,
-    `activation_dropout` inside the feed-forward layers. `alignment_layer`: the decoder layer, from 0, whose
+    `activation_dropout` inside the feed-forward layers; `word_dropout` drops whole words of either input, before
+    positions are added. `alignment_layer`: the decoder layer, from 0, whose
     weights, averaged over its heads, are those of `forward` and `step`; None averages over all layers too.
     With `gradient_checkpointing` the layers are computed again for the gradient, one at a time.
 
@@ -333,6 +334,7 @@ class TransformerTranslator(Translator):
         alignment_layer: int | None,
         gradient_checkpointing: bool,
         positions: Callable[..., nn.Module],
+        word_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if num_heads < 1 or size % num_heads:
@@ -369,7 +371,7 @@ class TransformerTranslator(Translator):
             self.tgt_embedding if tie_source else nn.Embedding(src_vocab_size, size, padding_idx=pad_id)
         )
         self.src_positions, self.tgt_positions = positions(size=size), positions(size=size)
-        self.dropout = Dropout(dropout)
+        self.dropout, self.word_dropout = Dropout(dropout), WordDropout(word_dropout)
         self.encoder: Any = nn.ModuleList(EncoderLayer(settings) for _ in range(num_encoder_layers))
         self.decoder: Any = nn.ModuleList(DecoderLayer(settings) for _ in range(num_decoder_layers))
         # A stack of post-norm layers ends in a norm of its own; one of pre-norm layers ends in a bare sum.
@@ -461,7 +463,7 @@ class TransformerTranslator(Translator):
         return self.decoder_norm(x), decoded
 
     def _embed(self, embedded: Tensor, positions: nn.Module, *, first: int) -> Tensor:
-        return self.dropout(positions(embedded * math.sqrt(self.size), first=first))
+        return self.dropout(positions(self.word_dropout(embedded * math.sqrt(self.size)), first=first))
 
     def _run(self, layer: nn.Module, *inputs: Any, **needs: bool) -> Any:
         """layer(*inputs), computed again for the gradient where that is asked for."""

@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 
 from nmt import kernels
 from nmt.attention import Attended, Attention
+from nmt.dropout import Dropout
 from nmt.models.base import Memory
 from nmt.models.cells import RecurrentStack, State
 
@@ -57,6 +58,7 @@ class DecoderSettings:
     hidden_size: int
     num_layers: int
     dropout: float
+    attention_dropout: float
     residual: bool
     memory_size: int
     gradient_checkpointing: bool
@@ -81,6 +83,7 @@ class Decoder(nn.Module, ABC):
             self.attention = settings.attention(
                 query_size=settings.hidden_size, key_size=settings.memory_size
             )
+            self.attention.dropout = Dropout(settings.attention_dropout)
         self.rnn = RecurrentStack(
             cell=settings.cell,
             input_size=input_size,

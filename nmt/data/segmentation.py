@@ -1,0 +1,209 @@
+"""Words cut into a SentencePiece model's pieces by chance (subword regularisation).
+
+SentencePiece can sample too, but mixes into any seed what differs from process to process, so that no run could go
+on exactly. What is drawn here is drawn from the generator that is passed in, alone.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from random import Random
+from typing import NamedTuple
+
+from nmt.errors import UserError
+
+_SPACE = "▁"  # SentencePiece's mark of a space, at the front of words
+_WORDS = 2**16  # words whose ways to be cut are remembered
+
+
+class Piece(NamedTuple):
+    """score: the log probability in a unigram model, minus the rank of the merge in a BPE model. is_text: whether it
+    is neither unknown, control, user-defined, byte nor unused."""
+
+    text: str
+    score: float
+    is_text: bool
+
+
+class Segmenter(ABC):
+    """Draws other pieces for the same text.
+
+    The text of one piece or of several up to the next that begins with `▁` is a word, and is cut by itself. What is no
+    plain text (unknown, control, user-defined and byte pieces), and a word with a letter that is no piece, stay.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
+        self.alpha = alpha
+        self._texts = [each.text if each.is_text else None for each in pieces]
+        self._ids = {text: number for number, text in enumerate(self._texts) if text is not None}
+        self._scores = {each.text: each.score for each in pieces if each.is_text}
+        self._longest = max(map(len, self._scores), default=0)
+        self._lengths = [len(each.text) for each in pieces]
+
+    @abstractmethod
+    def draw(self, ids: Sequence[int], generator: Random) -> list[int]:
+        """Pieces of the same text as `ids`, drawn from the generator."""
+
+    def origins(self, ids: Sequence[int], drawn: Sequence[int]) -> list[int]:
+        """For each piece that was drawn for `ids` the place in `ids` of the last piece whose text it shares."""
+        ends = list(accumulate(self._lengths[each] for each in ids))
+        return [bisect(ends, end - 1) for end in accumulate(self._lengths[each] for each in drawn)]
+
+    def _words(self, ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """The pieces of each word; each that is no plain text by itself."""
+        word: list[int] = []
+        for each in ids:
+            text = self._texts[each]
+            if word and (text is None or text[0] == _SPACE):
+                yield tuple(word)
+                word = []
+            word.append(each)
+            if text is None:
+                yield tuple(word)
+                word = []
+        if word:
+            yield tuple(word)
+
+    def _text(self, word: tuple[int, ...]) -> str | None:
+        """The text of a word, None where it is to stay."""
+        texts = [self._texts[each] for each in word]
+        joined = "".join(text for text in texts if text is not None)
+        return joined if None not in texts and all(letter in self._ids for letter in joined) else None
+
+
+class BPEDropout(Segmenter):
+    """Each merge of a byte-pair encoding is left out with probability alpha (Provilkov et al. 2020).
+
+    As SentencePiece does it: merges are tried from the best on, a pair of neighbours once, and one that was left out is
+    not tried again. (In the paper's algorithm 1 it is, after the next merge.)
+    """
+
+    def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
+        super().__init__(pieces, alpha)
+        self._num_merges = lru_cache(_WORDS)(self._count_merges)
+
+    def draw(self, ids: Sequence[int], generator: Random) -> list[int]:
+        # Not each merge is asked for, but how many go by until one is left out: most words stay as they are.
+        drawn: list[int] = []
+        left = self._gap(generator)
+        for word in self._words(ids):
+            num_merges = self._num_merges(word)
+            if left >= num_merges:
+                left -= num_merges
+                drawn += word
+            else:
+                pieces, left = self._merge(self._text(word) or "", left, generator)
+                drawn += pieces
+        return drawn
+
+    def _gap(self, generator: Random) -> int:
+        """How many merges are made before one is left out: n with probability `(1 - alpha)^n alpha`."""
+        return int(math.log(1 - generator.random()) / math.log(1 - self.alpha))
+
+    def _count_merges(self, word: tuple[int, ...]) -> int:
+        """How many merges a word takes where none is left out."""
+        text = self._text(word)
+        return 0 if text is None else len(text) - len(self._merge(text, len(text), Random(0))[0])
+
+    def _merge(self, text: str, left: int, generator: Random) -> tuple[list[int], int]:
+        """The pieces of a word where `left` more merges are made before one is left out; what is left then."""
+        size, scores = len(text), self._scores
+        after, before = list(range(1, size + 2)), list(range(-1, size))  # where the neighbours of a cut are
+        agenda = [
+            (-scores[text[a : a + 2]], a, a + 1, a + 2) for a in range(size - 1) if text[a : a + 2] in scores
+        ]
+        heapify(agenda)
+        while agenda:
+            _, a, b, c = heappop(agenda)
+            if after[a] != b or after[b] != c:
+                continue  # one of the two is part of another piece by now
+            if left == 0:
+                left = self._gap(generator)
+                continue
+            left -= 1
+            after[a], after[b], before[c] = c, -1, a
+            if a > 0 and (score := scores.get(text[before[a] : c])) is not None:
+                heappush(agenda, (-score, before[a], a, c))
+            if c < size and (score := scores.get(text[a : after[c]])) is not None:
+                heappush(agenda, (-score, a, c, after[c]))
+        pieces, a = [], 0
+        while a < size:
+            pieces.append(self._ids[text[a : after[a]]])
+            a = after[a]
+        return pieces, left
+
+
+class UnigramSampling(Segmenter):
+    """A way to cut a word is drawn with probability in proportion to `p^alpha`, p being the product of its pieces'
+    probabilities (Kudo 2018, 3.1, from all ways: forward filtering, backward sampling)."""
+
+    def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
+        super().__init__(pieces, alpha)
+        self._lattice = lru_cache(_WORDS)(self._build_lattice)
+
+    def draw(self, ids: Sequence[int], generator: Random) -> list[int]:
+        drawn: list[int] = []
+        for word in self._words(ids):
+            lattice = self._lattice(word)
+            if lattice is None:
+                drawn += word
+                continue
+            pieces, end = [], len(lattice) - 1
+            while end > 0:
+                shares, begins = lattice[end]
+                begin = begins[bisect(shares, generator.random(), hi=len(shares) - 1)]
+                pieces.append((begin, end))
+                end = begin
+            text = self._text(word) or ""
+            drawn += [self._ids[text[begin:end]] for begin, end in reversed(pieces)]
+        return drawn
+
+    def _build_lattice(self, word: tuple[int, ...]) -> list[tuple[list[float], list[int]]] | None:
+        """For each place where a piece may end: the cumulative probabilities of where it begins, and these places."""
+        text = self._text(word)
+        if text is None:
+            return None
+        totals = [0.0]  # log of the sum over all ways to cut the text up to here of p^alpha
+        lattice: list[tuple[list[float], list[int]]] = [([], [])]
+        for end in range(1, len(text) + 1):
+            begins = [
+                begin for begin in range(max(0, end - self._longest), end) if text[begin:end] in self._ids
+            ]
+            weights = [totals[begin] + self.alpha * self._scores[text[begin:end]] for begin in begins]
+            highest = max(weights)
+            sums = list(accumulate(math.exp(weight - highest) for weight in weights))
+            totals.append(highest + math.log(sums[-1]))
+            lattice.append(([each / sums[-1] for each in sums], begins))
+        return lattice
+
+
+def segmenter(model: bytes, alpha: float) -> Segmenter:
+    """What cuts text by chance into the pieces of a serialized SentencePiece model.
+
+    Raises UserError for an alpha that is none, and for a model that has one way to cut a text.
+    """
+    key = f"data.tokenizer.sampling={alpha}"
+    try:
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
+    except (
+        Exception
+    ) as error:  # no protobuf, or one older than SentencePiece's, which has a type of its own for that
+        raise UserError(
+            f"{key} needs protobuf as new as SentencePiece is: pip install -U protobuf"
+        ) from error
+    proto = ModelProto.FromString(model)
+    kind, spec = proto.trainer_spec.model_type, proto.trainer_spec
+    pieces = [Piece(each.piece, each.score, each.type == each.NORMAL) for each in proto.pieces]
+    if kind == spec.BPE:
+        if not 0 < alpha < 1:
+            raise UserError(f"{key}: give a number above 0 and below 1 for a bpe model, or 0 for no sampling")
+        return BPEDropout(pieces, alpha)
+    if kind == spec.UNIGRAM:
+        if not 0 < alpha < math.inf:
+            raise UserError(f"{key}: give a number above 0 for a unigram model, or 0 for no sampling")
+        return UnigramSampling(pieces, alpha)
+    raise UserError(f"{key}: a model of words or characters has one way to cut a text; use unigram or bpe")
