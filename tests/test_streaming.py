@@ -222,11 +222,11 @@ def test_an_epoch_of_no_batches_is_refused(folder, streaming):
 
 
 def test_pieces_are_drawn_anew_for_each_pass(folder, tokenizer):
-    def drawn(first: int = 0, place: Place = Place()) -> list:
+    def drawn(first: int = 0, place: Place | None = None) -> list:
         sampler = PairSampler(tokenizer, 0.3, max_length=60, seed=3)
         of = stream(folder, tokenizer, pair_sampler=sampler)
-        of.place = place
-        return batches(of, 40 - first, first)
+        of.place = place or Place()
+        return batches(of, 150 - first, first)
 
     found = drawn()
     assert [batch.src.tolist() for batch in drawn()] == [batch.src.tolist() for batch in found]
