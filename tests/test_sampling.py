@@ -214,6 +214,12 @@ def test_without_a_merge_left_out_the_pieces_are_sentencepieces(bpe, monkeypatch
                 assert segmenter._merge(text, 10**9, Random(1))[0] == [*word], line
 
 
+def test_the_smallest_share_of_merges_is_none(bpe):
+    segmenter, _ = bpe.segmenters(5e-324)
+    for seed, ids in enumerate(bpe.encode_source(LINES)):
+        assert segmenter.draw(ids, Random(seed)) == ids
+
+
 # An epoch's pairs.
 
 COLUMNS = {

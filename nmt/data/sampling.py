@@ -36,9 +36,8 @@ class PairSampler:
         ids = pa.list_(pa.int32())
         schema = pa.schema(dict.fromkeys(encoded.column_names, ids) | {"index": pa.int64()})
         blocks = [pa.Table.from_pylist(rows, schema=schema) for rows in self._blocks(encoded, epoch, first)]
-        return Dataset(
-            pa.concat_tables(blocks), fingerprint=f"{self.seed}-{epoch}"
-        )  # nothing is cached by it
+        # Nothing is cached by the fingerprint, which datasets would otherwise compute from all rows.
+        return Dataset(pa.concat_tables(blocks), fingerprint=f"{self.seed}-{epoch}")
 
     def _blocks(self, encoded: Dataset, epoch: int, first: int) -> Iterator[list[dict[str, Any]]]:
         number = max(encoded["index"]) - first + 1

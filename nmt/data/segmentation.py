@@ -17,6 +17,7 @@ from typing import NamedTuple
 from nmt.errors import UserError
 
 _SPACE = "▁"  # SentencePiece's mark of a space, at the front of words
+_NEVER = 2.0**60  # merges
 _WORDS = 2**16  # words whose ways to be cut are remembered
 
 
@@ -102,7 +103,7 @@ class BPEDropout(Segmenter):
 
     def _gap(self, generator: Random) -> int:
         """How many merges are made before one is left out: n with probability `(1 - alpha)^n alpha`."""
-        return int(math.log(1 - generator.random()) / math.log(1 - self.alpha))
+        return int(min(math.log1p(-generator.random()) / math.log1p(-self.alpha), _NEVER))
 
     def _count_merges(self, word: tuple[int, ...]) -> int:
         """How many merges a word takes where none is left out."""
