@@ -238,7 +238,7 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
         if key.split(".")[0]
         in (
             *("model", "wiring", "optimizer", "scheduler", "averaging"),
-            *("seed", "label_smoothing", "r_drop", "kernels"),
+            *("seed", "label_smoothing", "guided_alignment", "r_drop", "kernels"),
         )
         or key.startswith(("data.tokenizer.", "data.max_", "data.num_train"))
         if not key.endswith(("_partial_", "_target_"))

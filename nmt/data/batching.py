@@ -205,13 +205,16 @@ class TokenBatchSampler(Sampler[list[int]]):
         bands_per_length = np.minimum(1.0, np.sqrt(num_batches / spread))
         edge = rng.random() if self.shuffle else 0.0
         band_of_length = np.floor(np.cumsum(bands_per_length) - bands_per_length + edge)
-        band = band_of_length[self._sizes]
         if self.shuffle:
             difference += 2.0 * rng.random(len(difference))
         # One number to sort by: the band, and in its fraction the difference, mirrored in every other band.
         lowest, width = difference.min(), np.ptp(difference) + 1.0
-        fraction = (difference - lowest) / width
-        key = band + np.where(band % 2 == 0, fraction, 1.0 - 1.0 / width - fraction)
+        key = difference  # in its place: a corpus has millions of them
+        key -= lowest
+        key /= width
+        mirrored = (band_of_length % 2 != 0)[self._sizes]
+        np.subtract(1.0 - 1.0 / width, key, out=key, where=mirrored)
+        key += band_of_length[self._sizes]
         return np.argsort(key, kind="stable")  # the same on every machine, ties included
 
     def _fill(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,11 @@ class TextStream:
             log.info("pass %d reads %s", number, self.shards[shard].paths[0].name)
             yield from readers.read_rows(self.shards[shard], self.languages)
 
-    def first_pairs(self, num_pairs: int) -> list[Row]:
+    def first_pairs(self, num_pairs: int) -> Iterator[Row]:
         """The first pairs of each shard, as many of one as of another, `num_pairs` at most."""
         share = max(1, num_pairs // len(self.shards))
         each = (islice(readers.read_rows(shard, self.languages), share) for shard in self.shards)
-        return [row for rows in each for row in rows][:num_pairs]
+        return islice(chain.from_iterable(each), num_pairs)
 
 
 @dataclass(frozen=True)
