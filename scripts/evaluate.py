@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from nmt.commands import command
 from nmt.errors import UserError
-from nmt.run import Run, instantiate, open_run, report, write_scores
+from nmt.run import Run, instantiate, open_run, report, stored_data, write_scores
 
 
 def evaluate(cfg: DictConfig) -> dict:
@@ -40,7 +40,7 @@ def data_config(run: Run, chosen: DictConfig) -> DictConfig:
     if chosen.reader is not None:
         return chosen
     given = {key: value for key, value in chosen.items() if value is not None}
-    stored = OmegaConf.create(OmegaConf.to_container(run.config.data))
+    stored = stored_data(run.config.data)
     for key, value in given.items():
         if key not in stored.reader:
             raise UserError(

@@ -31,6 +31,7 @@ from nmt.run import (
     make_tokenizer,
     read_splits,
     report,
+    stored_data,
     write_atomically,
     write_scores,
 )
@@ -205,6 +206,8 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
         log.warning("the learning rate follows the schedule of the new end from here on")
     step = checkpoint["global_step"]
     resumed = OmegaConf.create(config)
+    if "data.cache_dir" not in keys:
+        resumed.data = stored_data(resumed.data)
     reason = resume.finished(checkpoint, config)
     if reason is None:
         log.info("going on from %s, step %d", file, step)

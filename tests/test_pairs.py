@@ -11,7 +11,7 @@ from nmt.data import pairs
 from nmt.data.cache import cached_dataset
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.run import make_tokenizer
+from nmt.run import make_tokenizer, stored_data
 
 LINES = [(f"the number {n} is {n % 7} more", f"số {n} thì hơn {n % 7}") for n in range(30)]
 
@@ -124,3 +124,17 @@ def test_a_damaged_vocabulary_is_trained_again(corpus, tmp_path):
 def test_no_pairs_for_a_vocabulary_is_refused(corpus, tmp_path):
     with pytest.raises(UserError, match=r"data\.tokenizer\.max_pairs=0: give at least 1"):
         make_tokenizer(settings(tmp_path, max_pairs=0), corpus)
+
+
+def test_a_cache_stays_in_its_folder(tmp_path):
+    cached_dataset(lambda: LINES, key="1" * 64, name="train-en-../../vi", cache_dir=tmp_path / "cache")
+    assert [path.parent for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "cache"]
+
+
+def test_a_stored_run_makes_no_folder_for_its_cache(tmp_path):
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    here.mkdir()
+    for place, expected in ((elsewhere, "data/cache"), (here, str(here))):
+        stored = stored_data(OmegaConf.create({"reader": {"cache_dir": str(place)}}))
+        assert stored.reader.cache_dir == expected
+    assert stored_data(OmegaConf.create({"reader": None})).reader is None

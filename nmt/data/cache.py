@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
@@ -29,7 +30,8 @@ def cached_dataset(
     file appears whole or not at all. Raises UserError where `cache_dir` cannot be written to.
     """
     directory = Path(cache_dir).expanduser()
-    file = directory / f"{name}-{key[:32]}.arrow"
+    plain = re.sub(r"[^\w-]", "_", name)  # a language may have any name, "../" in it too
+    file = directory / f"{plain}-{key[:32]}.arrow"
     if not file.exists():
         _write(rows, file)
     try:

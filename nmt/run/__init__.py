@@ -14,6 +14,7 @@ from nmt.run.building import (
     make_tokenizer,
     quantise,
     read_splits,
+    stored_data,
 )
 from nmt.run.directory import Run, open_run
 from nmt.run.files import (
@@ -40,6 +41,7 @@ __all__ = [
     "quantise",
     "read_splits",
     "report",
+    "stored_data",
     "write_atomically",
     "write_scores",
     "write_together",

@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -139,6 +140,16 @@ def check_decoding(config: DictConfig, translator: Translator, tokenizer: Tokeni
         raise UserError(f"decoding: {error}") from error
     finally:
         translator.train(training)
+
+
+def stored_data(config: DictConfig) -> DictConfig:
+    """The `data` node of a stored configuration. Its cache is where it says if there is such a folder here, else in
+    data/cache, so that a run from elsewhere makes no folder of its choice."""
+    data: Any = OmegaConf.create(OmegaConf.to_container(config))
+    reader = data.get("reader")
+    if OmegaConf.is_dict(reader) and "cache_dir" in reader and not Path(str(reader.cache_dir)).is_dir():
+        reader.cache_dir = "data/cache"
+    return data
 
 
 def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Any]:

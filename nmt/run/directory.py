@@ -24,7 +24,7 @@ from nmt.errors import UserError
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run.building import build_translator, quantise, read_splits
+from nmt.run.building import build_translator, quantise, read_splits, stored_data
 from nmt.run.files import checkpoint_file, files_to_average, load_average, load_weights
 from nmt.run.translation import Translation
 
@@ -333,7 +333,7 @@ class Run:
         """A split of `data`, else of the data the run was trained on. Raises UserError where there is none."""
         if name not in SPLITS:
             raise UserError(f"split={name}: choose one of {', '.join(SPLITS)}")
-        splits = read_splits(self.config.data if data is None else data, [name])
+        splits = read_splits(stored_data(self.config.data) if data is None else data, [name])
         if name not in splits:
             raise UserError(f"split={name}: the data have no such split")
         return splits[name]
