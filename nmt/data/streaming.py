@@ -8,7 +8,7 @@ from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 
 from nmt.data import pairs, readers
 from nmt.data.batching import Batch, TokenBatchSampler
@@ -19,6 +19,8 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
+
+_ROWS_AT_ONCE = 5_000  # as pieces in Python's own numbers, which take ten times the memory of a table's
 
 
 class TextStream:
@@ -144,13 +146,21 @@ class BatchStream:
 
     def _fit(self, some: list[Row], first: int) -> Rows:
         """As pieces those of the rows, from `first` on, that are fit to learn from."""
-        names = ("src", "tgt", "alignment")
-        columns: dict[str, Any] = dict(zip(names, zip(*some, strict=True), strict=False))
-        if self.guided and "alignment" not in columns:
+        if self.guided and len(some[0]) < 3:
             raise UserError("guided_alignment needs alignments of the training text, and the data have none")
-        encoded = pairs.encode_rows(columns, list(range(len(some))), self.tokenizer, self.guided, first)
-        rows = Rows.of(Dataset.from_dict(encoded, features=pairs.features(self.guided)))
+        parts = [
+            self._encoded(some[start : start + _ROWS_AT_ONCE], first + start)
+            for start in range(0, len(some), _ROWS_AT_ONCE)
+        ]
+        rows = Rows.of(concatenate_datasets(parts))
         keep, counts = pairs.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
         shown = ", ".join(f"{number:,} {what}" for what, number in counts.items())
         log.info("pairs from %s on: %s", f"{first:,}", shown)
         return rows.only(keep)
+
+    def _encoded(self, some: list[Row], first: int) -> Dataset:
+        columns: dict[str, Any] = dict(
+            zip(("src", "tgt", "alignment"), zip(*some, strict=True), strict=False)
+        )
+        encoded = pairs.encode_rows(columns, list(range(len(some))), self.tokenizer, self.guided, first)
+        return Dataset.from_dict(encoded, features=pairs.features(self.guided))
