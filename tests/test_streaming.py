@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from nmt.data.batching import collate
 from nmt.data.corpus import read_files
@@ -15,6 +16,7 @@ from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
+from nmt.run import make_tokenizer
 
 NUM_PAIRS = 100
 LINES = [
@@ -160,6 +162,14 @@ def test_a_vocabulary_sees_all_shards(folder):
     assert [src for src, _ in text.first_pairs(8)] == [
         row["en"] for start in (0, 10, 45, 60) for row in LINES[start : start + 2]
     ]
+
+
+def test_a_streams_vocabulary_is_that_of_its_pairs(folder):
+    settings = {"model_type": "bpe", "joint": False, "vocab_size": 50, "character_coverage": 1.0}
+    config = OmegaConf.create({"tokenizer": settings | {"model": None, "max_pairs": 1000}})
+    src, tgt = zip(*((row["en"], row["vi"]) for row in LINES), strict=True)
+    found = make_tokenizer(config, read(folder)["train"])
+    assert found.__reduce__() == Tokenizer.train(src, tgt, **settings).__reduce__()
 
 
 def test_the_fault_of_a_line_is_named_when_it_is_reached(folder, tokenizer):

@@ -117,7 +117,8 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
         name: settings[name] for name in ("model_type", "joint", "vocab_size", "character_coverage")
     }
     if isinstance(train, TextStream):
-        src, tgt = ((row[side] for row in train.first_pairs(settings.max_pairs)) for side in (0, 1))
+        src = (row[0] for row in train.first_pairs(settings.max_pairs))
+        tgt = (row[1] for row in train.first_pairs(settings.max_pairs))
         return Tokenizer.train(src, tgt, **keywords)
     some = pairs.sample(train, settings.max_pairs)
     return cached_tokenizer(
