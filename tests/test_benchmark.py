@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import datasets
 import hydra
 import lightning as L
 import numpy as np
@@ -30,6 +31,13 @@ PAD, BOS, EOS, VOCAB = 0, 1, 2, 23
 SIZES = {"gru": ("model.hidden_size=8", "model.embedding_size=8"), "transformer": ("model.size=8",)}
 SIZES["lstm"] = SIZES["gru"]
 TINY_DATA = ("data.num_train=200", "data.num_val=10", "data.num_test=10", "data.tokenizer.vocab_size=300")
+
+
+@pytest.fixture(autouse=True)
+def caching_as_before():
+    """What is measured is not cached; other tests in this process look for what is."""
+    yield
+    datasets.enable_caching()
 
 
 def compose(*overrides: str):
