@@ -61,6 +61,11 @@ def _pad(sentences: Sequence[Sequence[int]], pad_id: int) -> Tensor:
     return torch.tensor([[*ids, *[pad_id] * (longest - len(ids))] for ids in sentences], dtype=torch.long)
 
 
+def mixed(seed: int, number: int) -> int:
+    """A seed that follows from both: of an epoch, or of a pass over a text."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
 class TokenBatchSampler(Sampler[list[int]]):
     """Deals the rows of a data set into batches of similar lengths, each row once an epoch.
 

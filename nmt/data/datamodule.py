@@ -8,13 +8,12 @@ from itertools import islice
 from typing import Any
 
 import lightning as L
-import numpy as np
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
 from nmt.data import pairs
-from nmt.data.batching import Batch, TokenBatchSampler, collate
+from nmt.data.batching import Batch, TokenBatchSampler, collate, mixed
 from nmt.data.pairs import Rows
 from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
@@ -146,7 +145,7 @@ class TranslationDataModule(L.LightningDataModule):
             num_workers=self.num_workers,
             persistent_workers=False,
             # Workers are seeded by the epoch, and no loader draws from the generator that dropout draws from.
-            generator=torch.Generator().manual_seed(_mixed(self.seed, sampler.epoch)),
+            generator=torch.Generator().manual_seed(mixed(self.seed, sampler.epoch)),
         )
 
 
@@ -241,7 +240,3 @@ def _warn_of_shared(split: str, held_out: Dataset, train: Dataset) -> None:
             f"{len(held_out):,}",
             split,
         )
-
-
-def _mixed(seed: int, epoch: int) -> int:
-    return int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])

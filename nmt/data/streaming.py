@@ -11,7 +11,7 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from nmt.data import pairs, readers
-from nmt.data.batching import Batch, TokenBatchSampler
+from nmt.data.batching import Batch, TokenBatchSampler, mixed
 from nmt.data.pairs import Rows
 from nmt.data.readers import Files, Languages, Row
 from nmt.data.sampling import PairSampler
@@ -116,7 +116,7 @@ class BatchStream:
                     rows.tgt_lengths,
                     max_tokens=self.max_tokens,
                     shuffle=True,
-                    seed=int(np.random.SeedSequence([self.seed, at.number]).generate_state(1)[0]),
+                    seed=mixed(self.seed, at.number),
                     num_replicas=num_replicas,
                     rank=rank,
                 )

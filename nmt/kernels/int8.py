@@ -124,16 +124,20 @@ def input_levels() -> int:
     return LEVELS if bool((sums == 64 * LEVELS**2).all()) else LEVELS // 2
 
 
-class Int8GRU(_Translating):
-    """A layer of gated recurrent units over [N, T, I], its two projections in bytes, its gates as they were."""
+class _Int8Recurrence(_Translating):
+    """The two projections of a recurrent layer, in bytes."""
 
-    num_states = 1
-
-    def __init__(self, layer: nn.GRU) -> None:
+    def __init__(self, layer: nn.GRU | nn.LSTM) -> None:
         super().__init__()
         weight_ih, weight_hh, bias_ih, bias_hh = layer.all_weights[0]
         self.input, self.recurrence = Int8Linear(weight_ih, bias_ih), Int8Linear(weight_hh, bias_hh)
         self.training = False
+
+
+class Int8GRU(_Int8Recurrence):
+    """A layer of gated recurrent units over [N, T, I], its two projections in bytes, its gates as they were."""
+
+    num_states = 1
 
     def run(self, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Outputs [N, T, H] and the state after them, from a state of one tensor [N, H]."""
@@ -145,19 +149,13 @@ class Int8GRU(_Translating):
         return torch.stack(outputs, dim=1), (hidden,)
 
 
-class Int8LSTM(_Translating):
+class Int8LSTM(_Int8Recurrence):
     """A layer of long short-term memory over [N, T, I], its two projections in bytes:
 
     `c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`, `h' = sigmoid(o) * tanh(c')`, with i, f, g, o = W x + U h.
     """
 
     num_states = 2
-
-    def __init__(self, layer: nn.LSTM) -> None:
-        super().__init__()
-        weight_ih, weight_hh, bias_ih, bias_hh = layer.all_weights[0]
-        self.input, self.recurrence = Int8Linear(weight_ih, bias_ih), Int8Linear(weight_hh, bias_hh)
-        self.training = False
 
     def run(self, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Outputs [N, T, H] and the state after them, from a state of two tensors [N, H]."""
