@@ -12,6 +12,7 @@ from nmt.models.base import Translator, select
 
 
 @torch.no_grad()
+@kernels.packed_weights()
 def beam_search(
     model: Translator,
     src: Tensor,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from nmt import kernels
 from nmt.decoding.constraints import Constraints, check_whole
 from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
 from nmt.masks import padding_mask
@@ -142,6 +143,7 @@ def _uniforms(sentences: list[list[int]], num_samples: int, num_steps: int, seed
     return uniforms
 
 
+@kernels.packed_weights()
 def _follow(
     model: Translator,
     src: Tensor,

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmt.kernels.packed import map_of
+
 
 def plain_gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
     """The equations above as they stand: a, b [N, 3H], hidden [N, H]. Returns h' [N, H]."""
@@ -30,7 +32,7 @@ def gru_sequence(a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Ten
     """The states h_1..h_T [N, T, H] of a GRU whose inputs are projected already: a [N, T, 3H], hidden h_0 [N, H],
     weight W_hh [3H, H], bias b_hh [3H].
 
-    The gradient of W_hh is one product over all steps.
+    W_hh is laid out once for all steps, and its gradient is one product over all of them.
     """
     return _Sequence.apply(a, hidden, weight, bias)
 
@@ -83,10 +85,11 @@ class _Sequence(torch.autograd.Function):
         # Steps first, so that each is one block of memory; what is returned is seen with its rows first.
         states = a.new_empty(steps + 1, rows, size)
         rz, n = a.new_empty(steps, rows, 2 * size), a.new_empty(steps, rows, size)
-        b_n, b = a.new_empty(steps, rows, size), a.new_empty(rows, 3 * size)
+        b_n = a.new_empty(steps, rows, size)
         states[0] = hidden
+        recur = map_of(weight)
         for t in range(steps):
-            torch.addmm(bias, states[t], weight.t(), out=b)
+            b = recur(states[t], bias)
             _gates(a[:, t], b, rz[t], n[t])
             torch.lerp(n[t], states[t], rz[t][:, size:], out=states[t + 1])
             b_n[t] = b[:, 2 * size :]
@@ -100,10 +103,11 @@ class _Sequence(torch.autograd.Function):
         steps, rows, size = n.shape
         grad_a, grad_b = grad.new_empty(steps, rows, 3 * size), grad.new_empty(steps, rows, 3 * size)
         grad_hidden = grad.new_zeros(rows, size)
+        back = map_of(weight.t())
         for t in reversed(range(steps)):
             grad_hidden = grad_hidden.add_(grad[:, t])
             direct = _grad_gates(grad_hidden, states[t], rz[t], n[t], b_n[t], grad_a[t], grad_b[t])
-            grad_hidden = direct.addmm_(grad_b[t], weight)
+            grad_hidden = direct.add_(back(grad_b[t], None))
         flat = grad_b.view(-1, 3 * size)
         grad_weight = flat.t() @ states[:-1].reshape(-1, size)
         return grad_a.transpose(0, 1), grad_hidden, grad_weight, flat.sum(dim=0)

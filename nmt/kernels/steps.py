@@ -7,10 +7,11 @@ a gradient of W's size, and adds it to the last: T products of few rows, T passe
     dW = sum_t x_t^T dy_t = [x_1; ...; x_T]^T [dy_1; ...; dy_T]
 
 is one product, once the last step's gradient is there. The same holds for what a sentence's steps share, its
-keys and values [B, S, K].
+keys and values [B, S, K]. The weight itself is laid out once for all steps (`nmt.kernels.packed`), and once more for
+their gradients.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -20,13 +21,35 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from nmt.kernels.packed import Map, map_of, pooled_map, same
+
 
 class _Gathered:
-    """What the steps leave for the gradient of one shared tensor: their inputs and their outputs' gradients."""
+    """What the steps with one shared tensor have in common: the tensor [..., I, O], or [..., O, I] where
+    `transposed`; how to multiply by it; and, for its gradient, their inputs and their outputs' gradients."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Tensor, transposed: bool) -> None:
         self.inputs: list[Tensor] = []
         self.grads: list[Tensor] = []
+        self._rows = shared.detach() if transposed else shared.detach().transpose(-2, -1)  # [..., O, I]
+        self._ahead: Map | None = None
+        self._back: Map | None = None
+
+    def ahead(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """`x M + b` [..., T, O] of x [..., T, I]."""
+        if self._rows.dim() > 2:
+            return x @ self._rows.transpose(-2, -1)
+        if self._ahead is None:
+            self._ahead = map_of(self._rows)
+        return self._ahead(x, bias)
+
+    def back(self, grad: Tensor) -> Tensor:
+        """`dy M^T` [..., T, I] of dy [..., T, O]."""
+        if self._rows.dim() > 2:
+            return grad @ self._rows
+        if self._back is None:
+            self._back = map_of(self._rows.t())
+        return self._back(grad, None)
 
     def take(self) -> tuple[Tensor, Tensor]:
         """Both, [..., T, I] and [..., T, O] over all steps; nothing is kept."""
@@ -35,10 +58,10 @@ class _Gathered:
         return joined
 
 
-# The shared tensors met so far in the block: by their identity and how they are used, the tensor (kept, so that no
-# other takes its identity), what its steps gather, and the token that ties each step to the node which takes the
-# gradient.
-_Pool = dict[tuple[int, bool], tuple[Tensor, _Gathered, Tensor]]
+# The shared tensors met so far in the block: by what they are and how they are used, the tensor (kept, so that no
+# other takes its place), what its steps have in common, and the token that ties each step to the node which takes
+# the gradient.
+_Pool = dict[tuple[Hashable, bool], tuple[Tensor, _Gathered, Tensor]]
 _pool: ContextVar[_Pool | None] = ContextVar("pool", default=None)
 
 
@@ -55,7 +78,8 @@ def gradients_at_once(active: bool = True) -> Iterator[None]:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x W^T + b`, for x [N, I] or [B, T, I], weight [O, I]."""
     if not _at_once(weight):
-        return F.linear(x, weight, bias)
+        packed = pooled_map(weight)
+        return F.linear(x, weight, bias) if packed is None else packed(x, bias)
     return _step(x.reshape(-1, x.size(-1)), weight, bias, transposed=True).view(*x.shape[:-1], -1)
 
 
@@ -74,14 +98,12 @@ def _at_once(shared: Tensor) -> bool:
 def _step(x: Tensor, shared: Tensor, bias: Tensor | None, *, transposed: bool) -> Tensor:
     pool = _pool.get()
     assert pool is not None
-    key = (id(shared), transposed)
+    key = (same(shared), transposed)
     if key not in pool:
-        gathered = _Gathered()
+        gathered = _Gathered(shared, transposed)
         pool[key] = (shared, gathered, _Shared.apply(shared, bias, transposed, gathered))
     _, gathered, token = pool[key]
-    return _Step.apply(
-        x, token, shared.detach(), None if bias is None else bias.detach(), transposed, gathered
-    )
+    return _Step.apply(x, token, shared.detach(), None if bias is None else bias.detach(), gathered)
 
 
 class Linear(nn.Linear):
@@ -117,21 +139,17 @@ class _Step(torch.autograd.Function):
         token: Tensor,
         shared: Tensor,
         bias: Tensor | None,
-        transposed: bool,
         gathered: _Gathered,
     ) -> Tensor:
-        ctx.save_for_backward(x, shared)
-        ctx.transposed, ctx.gathered = transposed, gathered
-        matrix = shared.transpose(-2, -1) if transposed else shared
-        return x @ matrix if bias is None else torch.addmm(bias, x, matrix)
+        ctx.save_for_backward(x, shared)  # the latter so that a change of it before the gradient is an error
+        ctx.gathered = gathered
+        return gathered.ahead(x, bias)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None, None, None]:
-        x, shared = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None, None]:
+        x, _ = ctx.saved_tensors
         ctx.gathered.inputs.append(x)
         ctx.gathered.grads.append(grad)
-        back = None
-        if ctx.needs_input_grad[0]:
-            back = grad @ (shared if ctx.transposed else shared.transpose(-2, -1))
-        return back, grad.new_zeros(()), None, None, None, None
+        back = ctx.gathered.back(grad) if ctx.needs_input_grad[0] else None
+        return back, grad.new_zeros(()), None, None, None

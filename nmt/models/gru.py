@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt import kernels
 from nmt.attention import Attention
 from nmt.dropout import Dropout, VariationalDropout, WordDropout
 from nmt.masks import reverse_within_length
@@ -190,7 +191,7 @@ class GRUTranslator(Translator):
         self.norm = nn.LayerNorm(readout_size) if layer_norm else nn.Identity()
         self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.word_dropout = WordDropout(word_dropout)
-        self.output = nn.Linear(self.decoder.readout_size, tgt_vocab_size)  # W_y
+        self.output = kernels.Linear(self.decoder.readout_size, tgt_vocab_size)  # W_y
         for embedding in (self.src_embedding, self.tgt_embedding):
             nn.init.normal_(embedding.weight, std=embedding_size**-0.5)
             nn.init.zeros_(embedding.weight[pad_id])

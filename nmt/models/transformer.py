@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from nmt import kernels
 from nmt.dropout import Dropout, WordDropout
 from nmt.errors import UserError
 from nmt.masks import causal_mask, masked_softmax
@@ -109,9 +110,9 @@ class Attended(NamedTuple):
     weights: Tensor | None
 
 
-def linear(in_size: int, out_size: int, *, parts: int) -> nn.Linear:
+def linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
     """`parts` maps of equal shape as one, each started by itself (Glorot & Bengio 2010); biases start at 0."""
-    layer = nn.Linear(in_size, parts * out_size)
+    layer = kernels.Linear(in_size, parts * out_size)
     with torch.no_grad():
         for part in layer.weight.chunk(parts):
             nn.init.xavier_uniform_(part)

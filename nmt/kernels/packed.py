@@ -1,0 +1,69 @@
+"""Products of few rows with a weight that many of them share, laid out once in the order the processor reads it.
+
+A product `x W^T` copies W into that order, piece by piece, before it multiplies. With thousands of rows this is
+nothing; with the rows of one step, of a recurrence or of a search, it is a third of the time and more. oneDNN takes a
+weight that was copied beforehand.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt.kernels.choice import fast
+
+# x [..., I] and a bias [O] or None to `x W^T + b` [..., O].
+Map = Callable[[Tensor, Tensor | None], Tensor]
+
+# The weights met so far in the block: by what they are, the weight itself (kept, so that no other takes its place)
+# and its map.
+_Pool = dict[Hashable, tuple[Tensor, Map]]
+_pool: ContextVar[_Pool | None] = ContextVar("packed", default=None)
+
+
+def map_of(weight: Tensor) -> Map:
+    """`x W^T + b` for weight W [O, I], laid out now where torch can, in a copy; no gradient passes.
+
+    Where it cannot (another device or type than a CPU's float32, a torch without oneDNN) the map is `F.linear`.
+    """
+    weight = weight.detach()
+    if not (weight.is_cpu and weight.dtype == torch.float32 and fast(weight) and _available()):
+        return lambda x, bias: F.linear(x, weight, bias)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    return lambda x, bias: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+
+
+def _available() -> bool:
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@contextmanager
+def packed_weights() -> Iterator[None]:
+    """Inside the block, where no gradients are asked for, `linear` lays each weight out once, for all calls.
+
+    The weights must not change inside it.
+    """
+    token = _pool.set({})
+    try:
+        yield
+    finally:
+        _pool.reset(token)
+
+
+def pooled_map(weight: Tensor) -> Map | None:
+    """The map of a weight [O, I] inside `packed_weights`; None outside, and where gradients are asked for."""
+    pool = _pool.get()
+    if pool is None or torch.is_grad_enabled():
+        return None
+    key = same(weight)
+    if key not in pool:
+        pool[key] = (weight, map_of(weight))
+    return pool[key][1]
+
+
+def same(tensor: Tensor) -> Hashable:
+    """What two tensors that live at once have in common only where they are the same numbers in memory, seen alike."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride()

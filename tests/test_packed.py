@@ -1,0 +1,128 @@
+"""Weights that are laid out once give the products of weights as they are, in float32, where there is such a layout."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nmt import kernels
+from nmt.decoding import beam_search, greedy_search
+from nmt.kernels.packed import map_of, pooled_map
+from nmt.models.cells import GRULayer
+from tests.test_gru import build, every_case, sources
+
+needs_onednn = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN, and takes weights as they are"
+)
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def close(ours, theirs):
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (320,), (3, 5), (0,), (2, 0)], ids=str)
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_map_equals_the_linear_one(shape, biased):
+    weight, bias = torch.randn(96, 40), torch.randn(96) if biased else None
+    x = torch.randn(*shape, 40)
+    close(map_of(weight)(x, bias), F.linear(x, weight, bias))
+
+
+def test_a_map_of_what_is_not_one_block_of_memory():
+    weight = torch.randn(96, 40)
+    close(map_of(weight.t())(torch.ones(3, 96), None), torch.ones(3, 96) @ weight)
+    x = torch.randn(40, 5).t()
+    close(map_of(weight)(x, None), x @ weight.t())
+    close(map_of(weight[:, 8:20])(x[:, 8:20], None), x[:, 8:20] @ weight[:, 8:20].t())
+
+
+@needs_onednn
+def test_float32_is_laid_out_and_nothing_else_is(monkeypatch):
+    plain = []
+    monkeypatch.setattr("nmt.kernels.packed.F.linear", lambda *arguments: plain.append(arguments))
+    map_of(torch.randn(4, 3))(torch.randn(2, 3), None)
+    assert not plain
+    map_of(torch.randn(4, 3).double())(torch.randn(2, 3).double(), None)
+    with kernels.using("plain"):
+        map_of(torch.randn(4, 3))(torch.randn(2, 3), None)
+    monkeypatch.setattr("nmt.kernels.packed._available", lambda: False)
+    map_of(torch.randn(4, 3))(torch.randn(2, 3), None)
+    assert len(plain) == 3
+
+
+def test_a_block_lays_a_weight_out_once_also_where_it_is_part_of_another():
+    weight = torch.nn.Parameter(torch.randn(6, 4))
+    assert pooled_map(weight) is None
+    with torch.no_grad(), kernels.packed_weights():
+        assert pooled_map(weight) is pooled_map(weight)
+        assert pooled_map(weight[:, :2]) is pooled_map(weight[:, :2])
+        assert pooled_map(weight[:, :2]) is not pooled_map(weight[:, 2:])
+        with torch.enable_grad():
+            assert pooled_map(weight) is None
+    assert pooled_map(weight) is None
+
+
+def test_each_search_sees_the_weights_as_they_are_then():
+    model = build(every_case.args[1][0]).eval()
+    src, _ = sources()
+    before = greedy_search(model, src)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(-3)
+    after = greedy_search(model, src)
+    with kernels.using("plain"):
+        assert [each.ids for each in greedy_search(model, src)] == [each.ids for each in after]
+    assert [each.score for each in after] != [each.score for each in before]
+
+
+@every_case
+def test_searches_find_the_same(case):
+    model = build(case).eval()
+    src, _ = sources()
+
+    def found(name):
+        with kernels.using(name):
+            hypotheses = [each for beam in beam_search(model, src, beam_size=3, num_best=2) for each in beam]
+        return [each.ids for each in hypotheses], torch.tensor([each.score for each in hypotheses])
+
+    (ids, scores), (plain_ids, plain_scores) = found("fast"), found("plain")
+    assert ids == plain_ids
+    close(scores, plain_scores)
+
+
+def test_a_recurrence_and_steps_have_the_same_gradients():
+    layer = GRULayer(input_size=3, hidden_size=32)
+    linear = kernels.Linear(32, 32)
+    inputs = torch.randn(4, 6, 3, requires_grad=True)
+
+    def results(name):
+        with kernels.using(name):
+            outputs, (last,) = layer.run(inputs, (torch.zeros(4, 32),))
+            with kernels.gradients_at_once(active=name == "fast"):
+                for _ in range(3):
+                    last = torch.tanh(linear(last))
+        leaves = [inputs, *layer.parameters(), *linear.parameters()]
+        return [outputs, last, *torch.autograd.grad(outputs.sum() + last.square().sum(), leaves)]
+
+    for ours, theirs in zip(results("fast"), results("plain"), strict=True):
+        close(ours, theirs)
+
+
+def test_steps_with_part_of_a_weight_share_one_gradient(monkeypatch):
+    weight = torch.randn(4, 6, requires_grad=True)
+    x = torch.randn(2, 3, requires_grad=True)
+    nodes = []
+    shared = kernels.steps._Shared.apply
+    monkeypatch.setattr(
+        "nmt.kernels.steps._Shared.apply", lambda *arguments: nodes.append(1) or shared(*arguments)
+    )
+    with kernels.gradients_at_once():
+        total = sum(kernels.linear(step * x, weight[:, :3]).sum() for step in range(1, 4))
+    (ours,) = torch.autograd.grad(total, weight)
+    (theirs,) = torch.autograd.grad(6 * F.linear(x, weight[:, :3]).sum(), weight)
+    close(ours, theirs)
+    assert len(nodes) == 1
