@@ -1,5 +1,7 @@
 """Weights that are laid out once give the products of weights as they are, in float32, where there is such a layout."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -7,6 +9,7 @@ from torch.nn import functional as F
 from nmt import kernels
 from nmt.decoding import beam_search, greedy_search
 from nmt.kernels.packed import map_of, pooled_map
+from nmt.losses import output_loss, output_r_drop
 from nmt.models.cells import GRULayer
 from tests.test_gru import build, every_case, sources
 
@@ -109,6 +112,23 @@ def test_a_recurrence_and_steps_have_the_same_gradients():
         return [outputs, last, *torch.autograd.grad(outputs.sum() + last.square().sum(), leaves)]
 
     for ours, theirs in zip(results("fast"), results("plain"), strict=True):
+        close(ours, theirs)
+
+
+@pytest.mark.parametrize("loss", [output_loss, partial(output_r_drop, alpha=2.0)], ids=["plain", "r_drop"])
+def test_the_losses_are_the_same_with_many_rows_and_with_few(monkeypatch, loss):
+    monkeypatch.setattr("nmt.kernels.loss.ROWS", 4)
+    output = torch.nn.Linear(8, 33)
+    passes = () if loss is output_loss else (2,)
+    features = torch.randn(*passes, 3, 6, 8, requires_grad=True)
+    targets = torch.randint(1, 33, (3, 6))
+
+    def results(many):
+        monkeypatch.setattr("nmt.kernels.loss.MANY_ROWS", many)
+        found = loss(features, output, targets, pad_id=0, label_smoothing=0.1)
+        return [found.smoothed, *torch.autograd.grad(found.smoothed, [features, *output.parameters()])]
+
+    for ours, theirs in zip(results(1), results(10**6), strict=True):
         close(ours, theirs)
 
 

@@ -6,7 +6,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmt.kernels.packed import Map, map_of
+
 ROWS = 512  # of logits that exist at once
+MANY_ROWS = 1024  # from which on it pays to lay the weight out for the products of all parts
 
 
 def linear_cross_entropy(
@@ -42,11 +45,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_features = torch.empty_like(features)
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         nll, spread = features.new_zeros(()), features.new_zeros(())
+        ahead, back = _maps(weight, num_rows)
         buffers = features.new_empty(2, min(ROWS, num_rows), vocab_size)
         for start in range(0, num_rows, ROWS):
             rows, answers = features[start : start + ROWS], targets[start : start + ROWS].unsqueeze(1)
             logits, log_probs = buffers[:, : len(rows)]
-            torch.addmm(bias, rows, weight.t(), out=logits)
+            if ahead is None:
+                torch.addmm(bias, rows, weight.t(), out=logits)
+            else:
+                logits = ahead(rows, bias)
             torch.log_softmax(logits, dim=1, out=log_probs)
             nll -= log_probs.gather(1, answers).sum()
             if label_smoothing:
@@ -55,7 +62,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 continue
             slope = log_probs.exp_()
             slope.scatter_add_(1, answers, slope.new_full(answers.shape, label_smoothing - 1))
-            torch.mm(slope, weight, out=grad_features[start : start + ROWS])
+            grad_features[start : start + ROWS] = slope @ weight if back is None else back(slope, None)
             grad_weight.addmm_(slope.t(), rows)
             grad_bias += slope.sum(dim=0)
         if label_smoothing:
@@ -112,10 +119,12 @@ class _LinearRDrop(torch.autograd.Function):
         grad_features = torch.empty_like(features)
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         loss, nll = features.new_zeros(()), features.new_zeros(())
+        ahead, back = _maps(weight, 2 * num_rows)
         for start in range(0, num_rows, ROWS):
             rows = features[:, start : start + ROWS].flatten(0, 1)  # [2C, R]: p's rows, then q's
             answers = targets[start : start + ROWS].repeat(2).unsqueeze(1)
-            log_probs = torch.log_softmax(torch.addmm(bias, rows, weight.t()), dim=1)  # [2C, V]
+            logits = torch.addmm(bias, rows, weight.t()) if ahead is None else ahead(rows, bias)
+            log_probs = torch.log_softmax(logits, dim=1)  # [2C, V]
             probs = log_probs.exp()
             difference = log_probs[: len(rows) // 2] - log_probs[len(rows) // 2 :]
             difference = torch.cat((difference, -difference))
@@ -133,7 +142,8 @@ class _LinearRDrop(torch.autograd.Function):
             if label_smoothing:
                 slope.sub_(label_smoothing / (2 * vocab_size))
             slope.scatter_add_(1, answers, slope.new_full(answers.shape, (label_smoothing - 1) / 2))
-            grad_features[:, start : start + ROWS] = (slope @ weight).unflatten(0, (2, -1))
+            grad_rows = slope @ weight if back is None else back(slope, None)
+            grad_features[:, start : start + ROWS] = grad_rows.unflatten(0, (2, -1))
             grad_weight.addmm_(slope.t(), rows)
             grad_bias += slope.sum(dim=0)
         ctx.save_for_backward(grad_features, grad_weight, grad_bias)
@@ -145,3 +155,10 @@ class _LinearRDrop(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, Tensor, Tensor, None, None, None, None]:
         grad_features, grad_weight, grad_bias = ctx.saved_tensors
         return grad * grad_features, grad * grad_weight, grad * grad_bias, None, None, None, None
+
+
+def _maps(weight: Tensor, num_rows: int) -> tuple[Map | None, Map | None]:
+    """`x W^T + b` and `dy W` for `num_rows` rows in parts, with W laid out; None where that does not pay."""
+    if num_rows < MANY_ROWS:
+        return None, None
+    return map_of(weight), map_of(weight.t())
