@@ -35,6 +35,7 @@ EXIT_AFTER_FIRST_STEP = (
     "+callbacks.leave.on_train_batch_end._target_=hydra.utils.get_method",
     "+callbacks.leave.on_train_batch_end.path=nmt.benchmark.leave",
 )
+CORPUS_KEYS = ("data.max_length", "data.max_ratio", "data.max_tokens")  # and data.tokenizer.*
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
@@ -239,6 +240,16 @@ def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
 
     Raises UserError with its last line where it fails.
     """
+    arguments = for_train(cfg, overrides)
+    with tempfile.TemporaryDirectory() as directory:
+        arguments.append(f"log_dir={directory}/logs")
+        if cached_anew(cfg.data):
+            arguments.append(f"data.cache_dir={directory}/cache")
+        return measure.watch([*TRAIN, *arguments], "scripts/train.py").seconds
+
+
+def for_train(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """What scripts/train.py is told: those of the overrides that it knows, and to end after its first step."""
     known = hydra.compose("train")
     arguments = [
         each
@@ -248,21 +259,25 @@ def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
     arguments += [*EXIT_AFTER_FIRST_STEP, f"trainer.precision={cfg.precision}"]
     if cfg.device != "auto":
         arguments.append(f"trainer.accelerator={cfg.device}")
-    with tempfile.TemporaryDirectory() as directory:
-        arguments.append(f"log_dir={directory}/logs")
-        if cached_anew(cfg.data):
-            arguments.append(f"data.cache_dir={directory}/cache")
-        return measure.watch([*TRAIN, *arguments], "scripts/train.py").seconds
+    return arguments
 
 
-def corpora(cfg: DictConfig) -> list[dict[str, Any]]:
-    """Print and return what corpora of these sizes cost: preparation, memory, start-up, dealing an epoch's batches."""
+def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
+    """Print and return what corpora of these sizes cost: preparation, memory, start-up, dealing an epoch's batches.
+
+    Raises UserError for an override that could not take effect.
+    """
     if any(not isinstance(number, int) or number < 1 for number in cfg.corpora):
         raise UserError(f"corpora={cfg.corpora}: give numbers of pairs, [100000,1000000]")
+    settings = [each for each in overrides if key_of(each).partition(".")[0] != "data"]
+    used = {"corpora", "output", "device", "precision", *map(key_of, for_train(cfg, settings))}
+    for key in map(key_of, overrides):
+        if key not in used and not key.startswith((*CORPUS_KEYS, "data.tokenizer.")):
+            raise UserError(f"{key}= has no effect with corpora=: leave it out")
     check(cfg)
     datasets.disable_progress_bars()
     sizes: Any = tqdm(cfg.corpora, unit="corpus", disable=None, leave=False)
-    results = [corpus_cost(cfg, number) for number in sizes]
+    results = [corpus_cost(cfg, settings, number) for number in sizes]
     print(measure.corpora_table(results))
     if cfg.output is not None:
         result = {"machine": measure.machine(pick_device(cfg.device)), "corpora": results}
@@ -270,7 +285,7 @@ def corpora(cfg: DictConfig) -> list[dict[str, Any]]:
     return results
 
 
-def corpus_cost(cfg: DictConfig, num_pairs: int) -> dict[str, Any]:
+def corpus_cost(cfg: DictConfig, settings: Sequence[str], num_pairs: int) -> dict[str, Any]:
     """Training on `num_pairs` lines of two of the grammar's sentences: three starts, and an epoch's batches."""
     with tempfile.TemporaryDirectory() as directory:
         text_bytes = measure.write_corpus(Path(directory) / "text", num_pairs)
@@ -280,14 +295,14 @@ def corpus_cost(cfg: DictConfig, num_pairs: int) -> dict[str, Any]:
             f"data.cache_dir={directory}/cache",
             "data.src_lang=en",
             "data.tgt_lang=vi",
-            *(f"data.{key}={cfg.data[key]}" for key in ("max_length", "max_ratio", "max_tokens")),
+            *(f"{key}={OmegaConf.select(cfg, key)}" for key in CORPUS_KEYS),
             *(
                 f"data.tokenizer.{key}={value}"
                 for key, value in cfg.data.tokenizer.items()
                 if value is not None
             ),
         ]
-        start = [*TRAIN, *data, *EXIT_AFTER_FIRST_STEP, f"log_dir={directory}/logs"]
+        start = [*TRAIN, *for_train(cfg, settings), *data, f"log_dir={directory}/logs"]
         first, cached, streamed = (
             measure.watch([*start, *more], "scripts/train.py") for more in ([], [], ["data.streaming=1000"])
         )
@@ -329,12 +344,13 @@ def compare(files: Any) -> None:
 
 @command("benchmark")
 def main(cfg: DictConfig) -> None:
+    overrides = list(HydraConfig.get().overrides.task)
     if cfg.compare is not None:
         compare(cfg.compare)
     elif cfg.corpora is not None:
-        corpora(cfg)
+        corpora(cfg, overrides)
     else:
-        benchmark(cfg, list(HydraConfig.get().overrides.task))
+        benchmark(cfg, overrides)
 
 
 if __name__ == "__main__":

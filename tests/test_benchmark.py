@@ -340,7 +340,7 @@ def test_a_corpus_has_as_many_pairs_as_it_should(tmp_path):
     assert len(set(files["train.en"])) == 50
 
 
-def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys):
+def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
     script = load_script()
     overrides = [
         "name=tiny",
@@ -349,9 +349,20 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys):
         "data.tokenizer.vocab_size=400",
         "data.max_tokens=512",
         "device=cpu",
+        "attention=luong_dot",
     ]
+    watch, commands = benchmark.watch, []
+
+    def noted(command, what):
+        commands.append(command)
+        return watch(command, what)
+
+    monkeypatch.setattr(benchmark, "watch", noted)
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
-        results = script.corpora(hydra.compose("benchmark", overrides=overrides))
+        results = script.corpora(hydra.compose("benchmark", overrides=overrides), overrides)
+    for told in ("attention=luong_dot", "trainer.accelerator=cpu", "data.max_tokens=512"):
+        assert all(told in command for command in commands)
+    assert [sum("data.streaming=1000" in command for command in commands), len(commands)] == [2, 6]
     assert [each["num_pairs"] for each in results] == [400, 900]
     assert json.loads((tmp_path / "a.json").read_text())["corpora"] == results
     for each in results:
@@ -381,3 +392,16 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
         with pytest.raises(UserError, match=message):
             script.benchmark(cfg, overrides)
+
+
+@pytest.mark.parametrize(
+    "override", ["repeats=5", "int8=true", "attentions=[none]", "data=multi30k", "+data.streaming=9"]
+)
+def test_what_has_no_effect_on_what_corpora_cost_is_refused(override, monkeypatch):
+    script = load_script()
+    monkeypatch.setattr(script, "corpus_cost", None)
+    overrides = ["name=tiny", "corpora=[400]", override]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        cfg = hydra.compose("benchmark", overrides=overrides)
+        with pytest.raises(UserError, match=r"^[a-z0-9_.]+= has no effect with corpora="):
+            script.corpora(cfg, overrides)
