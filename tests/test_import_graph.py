@@ -71,6 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     "ranks": set(),
     "launch": set(),
     "losses": {"kernels"},
+    "memory": set(),
     "schedules": set(),
     "metrics": set(),
     "alignment": set(),
@@ -84,6 +85,7 @@ ALLOWED: dict[str, set[str]] = {
         "alignment",
         "plotting",
         "masks",
+        "memory",
         "models.base",
         "ranks",
         *DATA,
@@ -99,6 +101,7 @@ ALLOWED["benchmark"] = {
     "kernels",
     "losses",
     "masks",
+    "memory",
     "models.base",
     "module",
 }

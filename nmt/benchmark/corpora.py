@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nmt.data import grammar
 from nmt.errors import UserError
+from nmt.memory import held_memory
 
 _POOL = 20_000  # sentences of the grammar, two of which make a line
 _SECONDS_A_SAMPLE = 0.05
@@ -49,7 +50,7 @@ def watch(command: Sequence[str], what: str) -> Start:
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
         while process.poll() is None:
-            peak = max(peak, anonymous_bytes(process.pid) or 0)
+            peak = max(peak, held_memory(process.pid) or 0)
             time.sleep(_SECONDS_A_SAMPLE)
         seconds = time.perf_counter() - started
         said.seek(0)
@@ -57,13 +58,3 @@ def watch(command: Sequence[str], what: str) -> Start:
     if process.returncode:
         raise UserError(f"{what} did not start: {lines[-1] if lines else process.returncode}")
     return Start(seconds, peak or None)
-
-
-def anonymous_bytes(pid: int) -> int | None:
-    """What a process holds in memory of its own, without mapped files, which the system can drop. Linux."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
-    except OSError:
-        return None
-    kib = [line.split()[1] for line in lines if line.startswith("RssAnon")]
-    return 1024 * int(kib[0]) if kib else None

@@ -16,8 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from nmt.benchmark.steps import TrainingStep, train_seconds
 from nmt.data.batching import Batch
-
-_STATM = Path("/proc/self/statm")  # Linux
+from nmt.memory import held_memory
 
 
 def operator_shares(step: TrainingStep, batches: Sequence[Batch], *, num_operators: int) -> dict[str, float]:
@@ -49,35 +48,30 @@ def peak_memory(work: Callable[[], Any], device: torch.device) -> int | None:
         held = torch.cuda.memory_allocated(device)
         work()
         return torch.cuda.max_memory_allocated(device) - held
-    if not _STATM.exists():
+    if held_memory() is None:
         return None
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps what was freed
         trim(0)
-    held = _resident_bytes()
-    with _sampled(_resident_bytes) as samples:
+    with _sampled() as samples:
         work()
-    return max(samples) - held
-
-
-def _resident_bytes() -> int:
-    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return max(samples) - samples[0]
 
 
 @contextmanager
-def _sampled(read: Callable[[], int]) -> Iterator[list[int]]:
-    """A list that grows by `read()` every millisecond."""
-    samples, left = [read()], threading.Event()
+def _sampled() -> Iterator[list[int]]:
+    """A list that grows every millisecond by what this process holds."""
+    samples, left = [held_memory() or 0], threading.Event()
 
     def sample() -> None:
         while not left.wait(0.001):
-            samples.append(read())
+            samples.append(held_memory() or 0)
 
     thread = threading.Thread(target=sample)
     thread.start()
     try:
         yield samples
     finally:
-        samples.append(read())
+        samples.append(held_memory() or 0)
         left.set()
         thread.join()
 

@@ -1,8 +1,5 @@
 """The batch that needs the most memory, before all others; and whether what is held grows."""
 
-import resource
-import sys
-from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -13,6 +10,7 @@ from nmt.callbacks.randomness import random_state, set_random_state
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
+from nmt.memory import held_memory, most_memory
 
 
 class TryLargestBatch(Callback):
@@ -46,7 +44,8 @@ class TryLargestBatch(Callback):
 class LogMemory(Callback):
     """Logs the MiB that rank 0 holds at each validation, so that what grows is seen: `train/memory`.
 
-    Files that are mapped, as the cached corpus is, do not count. On a GPU its tensors are `train/gpu_memory`.
+    Files that are mapped, as the cached corpus is, do not count; where the system does not tell, the most so far is
+    logged. On a GPU its tensors are `train/gpu_memory`.
     """
 
     def __init__(self) -> None:
@@ -54,28 +53,13 @@ class LogMemory(Callback):
         self.last: int | None = None
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self.last = held_memory()
+        self.last = held_memory() or most_memory()
         self.first = self.last if self.first is None else self.first
         metrics = {"train/memory": self.last / 2**20}
         if pl_module.device.type == "cuda":
             metrics["train/gpu_memory"] = torch.cuda.memory_allocated(pl_module.device) / 2**20
         for logger in trainer.loggers:
             logger.log_metrics(metrics, step=trainer.global_step)
-
-
-def held_memory() -> int:
-    """Bytes that this process holds now, without mapped files; where the system does not say, the most so far."""
-    try:
-        _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
-    except OSError:
-        return most_memory()
-    return (int(resident) - int(shared)) * resource.getpagesize()
-
-
-def most_memory() -> int:
-    """The most bytes that this process has held at once, mapped files too."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

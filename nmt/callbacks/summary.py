@@ -8,7 +8,8 @@ import lightning as L
 import torch
 
 from nmt.callbacks.checkpoints import Checkpoints
-from nmt.callbacks.memory import LogMemory, most_memory
+from nmt.callbacks.memory import LogMemory
+from nmt.memory import most_memory
 
 
 def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
