@@ -36,6 +36,7 @@ ROOMS = (
 ALLOWED: dict[str, set[str]] = {
     "": {"run"},  # nmt/__init__.py
     "errors": set(),
+    "files": set(),
     "masks": set(),
     "dropout": set(),
     "kernels": set(),
@@ -57,12 +58,12 @@ ALLOWED: dict[str, set[str]] = {
     "models.ensemble": {"models.base"},
     "decoding": {"models.base", "masks", "kernels"},
     "data": set(),
-    "data.grammar": set(),
+    "data.grammar": {"files"},
     "data.readers": set(),
     "data.segmentation": set(),
-    "data.tokenizer": {"data.segmentation"},
+    "data.tokenizer": {"data.segmentation", "files"},
     "data.sampling": {"data.segmentation", "data.tokenizer"},
-    "data.cache": {"data.readers", "data.tokenizer"},
+    "data.cache": {"data.readers", "data.tokenizer", "files"},
     "data.corpus": {"data.cache", "data.readers", "data.grammar", "data.streaming"},
     "data.pairs": {"alignment", "data.tokenizer"},
     "data.streaming": {"data.batching", "data.pairs", "data.readers", "data.sampling", "data.tokenizer"},
@@ -75,7 +76,7 @@ ALLOWED: dict[str, set[str]] = {
     "schedules": set(),
     "metrics": set(),
     "alignment": set(),
-    "plotting": set(),
+    "plotting": {"files"},
     "module": {"models.base", "dropout", "losses", "masks", "ranks", "data.batching"},
     "checkpoints": set(),
     "callbacks": {

@@ -202,7 +202,7 @@ def test_a_failed_save_leaves_the_old_model(tmp_path, joint, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nmt.data.tokenizer.os.replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(UserError, match=r"cannot write the tokenizer .No space left"):
         train(vocab_size=86).save(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["joint.model"]

@@ -2,9 +2,7 @@
 
 import contextlib
 import hashlib
-import os
 import re
-import uuid
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from pathlib import Path
@@ -17,6 +15,7 @@ from datasets import Dataset
 from nmt.data.readers import Row
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
+from nmt.files import replacing
 
 _ROWS_A_BATCH = 10_000
 
@@ -60,20 +59,14 @@ def cached_tokenizer(train: Callable[[], Tokenizer], *, key: str, cache_dir: str
 
 
 def _write(rows: Callable[[], Iterable[Row]], file: Path) -> None:
-    """Write the rows as an Arrow stream beside `file`, then rename it. Raises UserError where that fails."""
-    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}.tmp")
+    """Write the rows as an Arrow stream, whole. Raises UserError where that fails."""
     advice = "set data.cache_dir to a folder that can be written to"
     try:
-        # A name of its own, since other ranks and runs may write the same content now.
         file.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb") as handle:
+        with replacing(file, shared=True) as new, new.open("xb") as handle:
             _write_stream(iter(rows()), handle)
-        os.replace(temporary, file)
     except OSError as error:
         raise UserError(f"{file.parent}: cannot write the cache ({error.strerror}): {advice}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _write_stream(rows: Any, handle: Any) -> None:

@@ -1,8 +1,6 @@
 """SentencePiece for a language pair: train, encode, decode, and the whitespace word of each piece."""
 
-import os
 import re
-import uuid
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 from itertools import chain
@@ -13,6 +11,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError
+from nmt.files import replacing
 
 MODEL_TYPES = ("unigram", "bpe")
 _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
@@ -121,7 +120,8 @@ class Tokenizer:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             for name, processor in models.items():
-                _write_atomically(directory / name, processor.serialized_model_proto())
+                with replacing(directory / name, shared=True) as new:
+                    new.write_bytes(processor.serialized_model_proto())
             for name in {"joint.model", "src.model", "tgt.model"} - set(models):
                 (directory / name).unlink(missing_ok=True)
         except OSError as error:
@@ -322,12 +322,3 @@ def _character_width(run: bytes) -> int:
             continue
         return width
     return 1
-
-
-def _write_atomically(file: Path, content: bytes) -> None:
-    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,8 +1,6 @@
 """Figures and pages as files and as pixels. A file that is written is whole, or as it was before."""
 
-import contextlib
 import io
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from nmt.errors import WriteError
+from nmt.files import replacing
 from nmt.plotting.fonts import missing_glyphs_logged
 
 
@@ -86,18 +85,14 @@ def _enlarged(frame: Image.Image, size: tuple[int, int]) -> Image.Image:
 
 
 def _write(path: str | Path, content: io.BytesIO) -> None:
-    """Write a file beside `path`, then rename it. Raises WriteError; `path` is then as it was.
+    """Write a file whole. Raises WriteError; `path` is then as it was.
 
     A picture is drawn in memory first: libraries that write it themselves do not say why the disk refused.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content.getbuffer())
-        os.replace(temporary, path)
+        with replacing(path) as new:
+            new.write_bytes(content.getbuffer())
     except OSError as error:
         raise WriteError(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
-            temporary.unlink()

@@ -1,18 +1,16 @@
 """A corpus as ordinary files, and the command that writes them."""
 
 import argparse
-import contextlib
 import csv
 import json
-import os
 import sys
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 from nmt.data.grammar.sentences import MIN_WORDS, Pair, corpus
 from nmt.errors import UserError
+from nmt.files import replacing
 
 FORMATS = ("text", "jsonl", "tsv", "csv", "parquet")
 
@@ -55,14 +53,8 @@ def write_files(directory: str | Path, splits: dict[str, list[Pair]], *, format:
 
 
 def _replace(path: Path, write: Callable[[Path], None]) -> Path:
-    """Let `write` fill a file beside `path`, then give it that name."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with replacing(path, shared=True) as new:
+        write(new)
     return path
 
 

@@ -1,0 +1,31 @@
+"""A file that is replaced is whole under its name, or as it was."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.files import replacing
+
+
+def write_half(path: Path) -> None:
+    path.write_text("half")
+    raise OSError("cut off")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_file_has_its_new_content_at_the_end_or_its_old_one(tmp_path, shared):
+    file = tmp_path / "a.txt"
+    with replacing(file, shared=shared) as new:
+        new.write_text("whole")
+        assert not file.exists()
+    with pytest.raises(OSError, match="cut off"), replacing(file, shared=shared) as new:
+        write_half(new)
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"a.txt": "whole"}
+
+
+def test_two_that_write_one_shared_file_do_not_meet(tmp_path):
+    with replacing(tmp_path / "a", shared=True) as one, replacing(tmp_path / "a", shared=True) as other:
+        assert one != other
+        one.write_text("same")
+        other.write_text("same")
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
