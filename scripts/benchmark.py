@@ -21,7 +21,7 @@ from nmt import benchmark as measure
 from nmt import kernels
 from nmt.benchmark import Decoding, Subject, TrainingStep
 from nmt.commands import CONFIGS, command
-from nmt.data.datamodule import TranslationDataModule
+from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.module import TranslationModule
@@ -206,7 +206,7 @@ def prepare(
     done("vocabulary")
     tokenizer = make_tokenizer(cfg, splits["train"])
     done("pieces")
-    data = make_data(cfg, splits, tokenizer, seed)
+    data = make_datamodule(cfg, splits, tokenizer, seed=seed, guided=False)
     done("batches")
     reading, vocabulary, pieces = (b - a for a, b in itertools.pairwise(clock))
     num_pairs = sum(len(split) for split in splits.values())
@@ -217,22 +217,6 @@ def prepare(
         "split_pairs_per_second": num_pairs / pieces,
         "prepare_pairs_per_second": num_pairs / (reading + pieces),
     }
-
-
-def make_data(
-    cfg: DictConfig, splits: dict[str, Any], tokenizer: Tokenizer, seed: int
-) -> TranslationDataModule:
-    return TranslationDataModule(
-        splits,
-        tokenizer,
-        max_length=cfg.max_length,
-        max_ratio=cfg.max_ratio,
-        max_tokens=cfg.max_tokens,
-        num_workers=cfg.num_workers,
-        seed=seed,
-        guided=False,
-        sampling=cfg.tokenizer.sampling,
-    )
 
 
 def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
@@ -308,7 +292,8 @@ def corpus_cost(cfg: DictConfig, settings: Sequence[str], num_pairs: int) -> dic
         )
         composed = hydra.compose("benchmark", overrides=data).data
         splits = read_splits(composed, ("train", "val"))
-        batches = make_data(composed, splits, make_tokenizer(composed, splits["train"]), cfg.seed)
+        tokenizer = make_tokenizer(composed, splits["train"])
+        batches = make_datamodule(composed, splits, tokenizer, seed=cfg.seed, guided=False)
         return {
             "num_pairs": num_pairs,
             "text_bytes": text_bytes,

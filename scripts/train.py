@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt import kernels, launch, resume
 from nmt.callbacks import AtomicCheckpointIO, Interrupted, ProgressBar, is_out_of_memory, summarize
 from nmt.commands import command
-from nmt.data.datamodule import StreamingDataModule, TranslationDataModule
+from nmt.data.datamodule import make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
 from nmt.models.base import Translator
@@ -94,7 +94,9 @@ def train(
             tokenizer.save(run_dir / "tokenizer")
         else:
             tokenizer = Tokenizer.load(run_dir / "tokenizer")
-        datamodule = make_datamodule(cfg, splits, tokenizer)
+        datamodule = make_datamodule(
+            cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
+        )
     kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer)
     check(cfg, translator, tokenizer)
@@ -146,27 +148,6 @@ def train(
     split, scores = score(cfg, run_dir, splits, device=str(module.device), training=training)
     log_hyperparameters(trainer, resolved, split, scores)
     return scores
-
-
-def make_datamodule(cfg: DictConfig, splits: dict[str, Any], tokenizer: Tokenizer) -> TranslationDataModule:
-    """The batches of a corpus, or of a stream where `data.streaming` says how many make an epoch."""
-    keywords: dict[str, Any] = {
-        name: cfg.data[name] for name in ("max_length", "max_ratio", "max_tokens", "num_workers")
-    } | {
-        "seed": cfg.seed,
-        "guided": bool(cfg.guided_alignment),
-        "sampling": cfg.data.tokenizer.get("sampling", 0.0),
-    }
-    epoch_batches, buffer_pairs = cfg.data.get("streaming"), cfg.data.get("buffer_pairs")
-    if epoch_batches is None:
-        if buffer_pairs is not None:
-            raise UserError(f"data.buffer_pairs={buffer_pairs} is for a stream: set data.streaming too")
-        return TranslationDataModule(splits, tokenizer, **keywords)
-    if buffer_pairs is not None and buffer_pairs < 1:
-        raise UserError(f"data.buffer_pairs={buffer_pairs}: give at least 1")
-    return StreamingDataModule(
-        splits, tokenizer, epoch_batches=epoch_batches, buffer_pairs=buffer_pairs or 100_000, **keywords
-    )
 
 
 def score(

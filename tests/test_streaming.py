@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from nmt.data.batching import collate
 from nmt.data.corpus import read_files
-from nmt.data.datamodule import StreamingDataModule
+from nmt.data.datamodule import StreamingDataModule, make_datamodule
 from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
@@ -223,6 +223,19 @@ def test_the_largest_batch_is_as_large_as_any(folder, tokenizer):
 def test_what_a_stream_cannot_have_is_refused(folder, tokenizer, changed, message):
     with pytest.raises(UserError, match=message):
         data(folder, tokenizer, **changed)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"buffer_pairs": 30}, r"data\.buffer_pairs=30 is for a stream: set data\.streaming too"),
+        ({"buffer_pairs": 0, "streaming": 7}, r"data\.buffer_pairs=0: give at least 1"),
+    ],
+)
+def test_a_buffer_is_for_a_stream_and_holds_a_pair(folder, tokenizer, given, message):
+    settings = {"max_length": 60, "max_ratio": 4.0, "max_tokens": 120, "num_workers": 0, "tokenizer": {}}
+    with pytest.raises(UserError, match=message):
+        make_datamodule(settings | given, read(folder), tokenizer, seed=3, guided=False)
 
 
 @pytest.mark.parametrize("streaming", [0, -1, True, 2.5])

@@ -1,7 +1,7 @@
 """From text to batches of piece ids, for Lightning."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
@@ -229,6 +229,28 @@ class StreamedEpoch:
     def __iter__(self) -> Iterator[Batch]:
         batches = self.stream.batches(self.first + self.done, num_replicas=self.num_replicas, rank=self.rank)
         return islice(batches, self.length - self.done)
+
+
+def make_datamodule(
+    settings: Mapping[str, Any], splits: dict[str, Any], tokenizer: Tokenizer, *, seed: int, guided: bool
+) -> TranslationDataModule:
+    """By the settings of a `data` node: of a corpus, or of a stream, `streaming` batches of which are an epoch.
+
+    Raises UserError for a setting that would have no effect.
+    """
+    keywords: dict[str, Any] = {
+        name: settings[name] for name in ("max_length", "max_ratio", "max_tokens", "num_workers")
+    } | {"seed": seed, "guided": guided, "sampling": settings["tokenizer"].get("sampling", 0.0)}
+    epoch_batches, buffer_pairs = settings.get("streaming"), settings.get("buffer_pairs")
+    if epoch_batches is None:
+        if buffer_pairs is not None:
+            raise UserError(f"data.buffer_pairs={buffer_pairs} is for a stream: set data.streaming too")
+        return TranslationDataModule(splits, tokenizer, **keywords)
+    if buffer_pairs is not None and buffer_pairs < 1:
+        raise UserError(f"data.buffer_pairs={buffer_pairs}: give at least 1")
+    return StreamingDataModule(
+        splits, tokenizer, epoch_batches=epoch_batches, buffer_pairs=buffer_pairs or 100_000, **keywords
+    )
 
 
 def _warn_of_shared(split: str, held_out: Dataset, train: Dataset) -> None:
