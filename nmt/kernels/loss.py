@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from nmt.kernels.packed import Map, map_of
 
-ROWS = 512  # of logits that exist at once
+ROWS = 512  # of each pass, whose logits exist at once
 MANY_ROWS = 1024  # from which on it pays to lay the weight out for the products of all parts
 
 
@@ -23,66 +23,8 @@ def linear_cross_entropy(
     which the forward pass computes beside it, `ROWS` rows at a time:
 
         d/d logits_i = p_i - (1-e) onehot(y_i) - e/V
-
-    of which the last part, the same for every piece, is left out of the rows and added to the sums.
     """
-    learning = torch.is_grad_enabled() and any(each.requires_grad for each in (features, weight, bias))
-    return _LinearCrossEntropy.apply(features, weight, bias, targets, label_smoothing, learning)
-
-
-class _LinearCrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        features: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        targets: Tensor,
-        label_smoothing: float,
-        learning: bool,
-    ) -> tuple[Tensor, Tensor]:
-        num_rows, vocab_size = features.size(0), weight.size(0)
-        grad_features = torch.empty_like(features)
-        grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
-        nll, spread = features.new_zeros(()), features.new_zeros(())
-        ahead, back = _maps(weight, num_rows)
-        buffers = features.new_empty(2, min(ROWS, num_rows), vocab_size)
-        for start in range(0, num_rows, ROWS):
-            rows, answers = features[start : start + ROWS], targets[start : start + ROWS].unsqueeze(1)
-            logits, log_probs = buffers[:, : len(rows)]
-            if ahead is None:
-                torch.addmm(bias, rows, weight.t(), out=logits)
-            else:
-                logits = ahead(rows, bias)
-            torch.log_softmax(logits, dim=1, out=log_probs)
-            nll -= log_probs.gather(1, answers).sum()
-            if label_smoothing:
-                spread += (logits[:, 0] - log_probs[:, 0]).sum()  # of the logarithms of the norms
-            if not learning:
-                continue
-            slope = log_probs.exp_()
-            slope.scatter_add_(1, answers, slope.new_full(answers.shape, label_smoothing - 1))
-            grad_features[start : start + ROWS] = slope @ weight if back is None else back(slope, None)
-            grad_weight.addmm_(slope.t(), rows)
-            grad_bias += slope.sum(dim=0)
-        if label_smoothing:
-            feature_sum, weight_sum = features.sum(dim=0), weight.sum(dim=0)
-            spread -= (
-                (feature_sum * weight_sum).sum() + bias.sum() * num_rows
-            ) / vocab_size  # of the mean logits
-            even = label_smoothing / vocab_size
-            grad_features.sub_(weight_sum, alpha=even)
-            grad_weight.sub_(feature_sum, alpha=even)
-            grad_bias.sub_(even * num_rows)
-        ctx.save_for_backward(grad_features, grad_weight, grad_bias)
-        ctx.mark_non_differentiable(nll)
-        return (1 - label_smoothing) * nll + label_smoothing * spread, nll
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
-        grad_features, grad_weight, grad_bias = ctx.saved_tensors
-        return grad * grad_features, grad * grad_weight, grad * grad_bias, None, None, None
+    return _loss(features.unsqueeze(0), weight, bias, targets, label_smoothing, alpha=0.0)
 
 
 def linear_r_drop(
@@ -99,11 +41,21 @@ def linear_r_drop(
 
     and by q's the same with p and q exchanged.
     """
-    learning = torch.is_grad_enabled() and any(each.requires_grad for each in (features, weight, bias))
-    return _LinearRDrop.apply(features, weight, bias, targets, label_smoothing, alpha, learning)
+    return _loss(features, weight, bias, targets, label_smoothing, alpha=alpha)
 
 
-class _LinearRDrop(torch.autograd.Function):
+def _loss(*inputs: Any, alpha: float) -> tuple[Tensor, Tensor]:
+    learning = torch.is_grad_enabled() and any(each.requires_grad for each in inputs[:3])
+    return _LinearLoss.apply(*inputs, alpha, learning)
+
+
+class _LinearLoss(torch.autograd.Function):
+    """The mean over passes [P, N, R] of their cross-entropies, and where `alpha` is above 0 the divergences of two.
+
+    Gradients are kept for the sum over passes. What smoothing adds to them is the same for every piece: it is left out
+    of the rows and added to their sums.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -115,46 +67,61 @@ class _LinearRDrop(torch.autograd.Function):
         alpha: float,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        num_rows, vocab_size = features.size(1), weight.size(0)
+        (num_passes, num_rows, _), vocab_size = features.shape, weight.size(0)
         grad_features = torch.empty_like(features)
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
-        loss, nll = features.new_zeros(()), features.new_zeros(())
-        ahead, back = _maps(weight, 2 * num_rows)
+        nll, spread, divergence = (features.new_zeros(()) for _ in range(3))
+        ahead, back = _maps(weight, num_passes * num_rows)
+        buffers = features.new_empty(2, num_passes * min(ROWS, num_rows), vocab_size)
         for start in range(0, num_rows, ROWS):
-            rows = features[:, start : start + ROWS].flatten(0, 1)  # [2C, R]: p's rows, then q's
-            answers = targets[start : start + ROWS].repeat(2).unsqueeze(1)
-            logits = torch.addmm(bias, rows, weight.t()) if ahead is None else ahead(rows, bias)
-            log_probs = torch.log_softmax(logits, dim=1)  # [2C, V]
-            probs = log_probs.exp()
-            difference = log_probs[: len(rows) // 2] - log_probs[len(rows) // 2 :]
-            difference = torch.cat((difference, -difference))
-            divergence = (probs * difference).sum(dim=1, keepdim=True)  # KL(p|q), then KL(q|p)
-            part = -log_probs.gather(1, answers).sum() / 2
-            nll += part
-            loss += (1 - label_smoothing) * part + alpha / 4 * divergence.sum()
+            answers = targets[start : start + ROWS]
+            rows = features[:, start : start + ROWS].flatten(0, 1)  # [C, R], [2C, R] of two passes
+            logits, log_probs = buffers[:, : len(rows)]
+            if ahead is None:
+                torch.addmm(bias, rows, weight.t(), out=logits)
+            else:
+                logits = ahead(rows, bias)
+            torch.log_softmax(logits, dim=1, out=log_probs)
+            places = answers.repeat(num_passes).unsqueeze(1)
+            nll -= log_probs.gather(1, places).sum()
             if label_smoothing:
-                loss -= label_smoothing / (2 * vocab_size) * log_probs.sum()
+                spread += (logits[:, 0] - log_probs[:, 0]).sum()  # of the logarithms of the norms
+            if alpha:
+                difference = torch.sub(log_probs, log_probs.roll(len(answers), dims=0), out=logits)
+                own = (log_probs.exp() * difference).sum(dim=1, keepdim=True)  # KL(p|q), then KL(q|p)
+                divergence += own.sum()
             if not learning:
                 continue
-            slope = difference.sub_(divergence).mul_(probs).add_(probs)
-            slope.sub_(probs.roll(len(rows) // 2, dims=0)).mul_(alpha / 4)  # of the divergences
-            slope.add_(probs, alpha=0.5)
-            if label_smoothing:
-                slope.sub_(label_smoothing / (2 * vocab_size))
-            slope.scatter_add_(1, answers, slope.new_full(answers.shape, (label_smoothing - 1) / 2))
-            grad_rows = slope @ weight if back is None else back(slope, None)
-            grad_features[:, start : start + ROWS] = grad_rows.unflatten(0, (2, -1))
+            slope = log_probs.exp_()
+            if alpha:
+                pull = difference.sub_(own).mul_(slope).add_(slope).sub_(slope.roll(len(answers), dims=0))
+                slope.add_(pull, alpha=alpha / 2)
+            slope.scatter_add_(1, places, slope.new_full(places.shape, label_smoothing - 1))
+            grad_rows = torch.mm(slope, weight) if back is None else back(slope, None)
+            grad_features[:, start : start + ROWS] = grad_rows.unflatten(0, (num_passes, -1))
             grad_weight.addmm_(slope.t(), rows)
             grad_bias += slope.sum(dim=0)
+        if label_smoothing:
+            feature_sum, weight_sum = features.sum(dim=(0, 1)), weight.sum(dim=0)
+            num_logits = num_passes * num_rows  # of each piece
+            logit_sum = (feature_sum * weight_sum).sum() + bias.sum() * num_logits
+            spread -= logit_sum / vocab_size
+            even = label_smoothing / vocab_size
+            grad_features.sub_(weight_sum, alpha=even)
+            grad_weight.sub_(feature_sum, alpha=even)
+            grad_bias.sub_(even * num_logits)
         ctx.save_for_backward(grad_features, grad_weight, grad_bias)
+        ctx.num_passes = num_passes
+        nll /= num_passes
         ctx.mark_non_differentiable(nll)
-        return loss, nll
+        smoothed = (1 - label_smoothing) * nll + label_smoothing / num_passes * spread
+        return smoothed + alpha / 4 * divergence, nll
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, Tensor, Tensor, None, None, None, None]:
-        grad_features, grad_weight, grad_bias = ctx.saved_tensors
-        return grad * grad_features, grad * grad_weight, grad * grad_bias, None, None, None, None
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        grad = grad / ctx.num_passes
+        return *(grad * each for each in ctx.saved_tensors), None, None, None, None
 
 
 def _maps(weight: Tensor, num_rows: int) -> tuple[Map | None, Map | None]:
