@@ -243,14 +243,14 @@ def is_sweep() -> bool:
 
 
 def _choices() -> dict[str, str]:
-    """The option chosen from each group of configurations; nothing where Hydra did not start the run."""
+    """The option chosen from each group that has one; nothing where Hydra did not start the run."""
     if not HydraConfig.initialized():
         return {}
     choices = HydraConfig.get().runtime.choices
     return {
         group.split("@")[0]: str(choices[group])
         for group in sorted(choices)
-        if group.split("/")[0].split("@")[0] in NAMED_GROUPS
+        if group.split("/")[0].split("@")[0] in NAMED_GROUPS and choices[group] is not None
     }
 
 

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 import hydra
 import pytest
 import torch
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
 from nmt.errors import UserError
 from nmt.losses import cross_entropy
 from nmt.run import build_translator
+from tests.test_resume import train_script
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 ATTENTIONS = sorted(path.stem for path in (CONFIGS / "attention").glob("*.yaml"))
@@ -48,6 +50,22 @@ def test_every_choice_composes(choice):
 def test_a_choice_that_could_not_take_effect_does_not_compose(overrides):
     with pytest.raises(ConfigCompositionException, match="Could not override"):
         compose(*overrides)
+
+
+@pytest.mark.parametrize(
+    ("model", "groups"),
+    [("gru", {"attention": "luong_general", "wiring": "update_then_attend"}), ("transformer", {})],
+)
+def test_a_run_writes_down_the_groups_that_have_a_choice(model, groups):
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+        cfg = hydra.compose("train", overrides=[f"model={model}"], return_hydra_config=True)
+    HydraConfig.instance().set_config(cfg)
+    try:
+        choices = train_script._choices()
+    finally:
+        HydraConfig.instance().cfg = None
+    assert choices["model"] == model
+    assert {key: choices[key] for key in choices if key in ("attention", "wiring", "content")} == groups
 
 
 def test_the_five_attentions_are_there():

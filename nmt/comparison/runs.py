@@ -121,7 +121,7 @@ def read_run(directory: Path, split: str) -> ScoredRun:
             f" {scores['num_sentences']} sentences; {advice}"
         )
     config = _read_yaml(directory / "config.yaml")
-    stored = config.get("choices") or {}
+    stored = config.get("choices") or {}  # an earlier run says "None" of a group without a choice
     choices = {str(group): str(option) for group, option in stored.items() if str(option) != "None"}
     if not choices and (directory / ".hydra" / "hydra.yaml").is_file():
         hydra = _read_yaml(directory / ".hydra" / "hydra.yaml")
