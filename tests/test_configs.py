@@ -37,6 +37,17 @@ def test_every_choice_composes(choice):
     compose(choice, *needs.get(choice.split("=")[0], []))
 
 
+@pytest.mark.parametrize("callbacks", ["default", "minimal"])
+@pytest.mark.parametrize("experiment", [each for each in CHOICES if each.startswith("experiment=")])
+def test_an_experiment_goes_with_either_choice_of_callbacks(experiment, callbacks):
+    found = compose(experiment, f"callbacks={callbacks}", "run_dir=here").callbacks
+    assert [name for name, each in found.items() if "_target_" not in each] == []
+    kept = found.checkpoint
+    assert kept.monitor == ("val/chrf" if experiment == "experiment=classification" else "val/bleu")
+    if callbacks == "default":
+        assert (found.early_stopping.monitor, found.early_stopping.mode) == (kept.monitor, kept.mode)
+
+
 @pytest.mark.parametrize(
     "overrides",
     [
