@@ -120,7 +120,9 @@ class Rouge(_SentenceMean):
         try:  # here and not above: only who scores summaries needs the package
             from rouge_score.rouge_scorer import RougeScorer
         except ImportError as error:
-            raise UserError("ROUGE needs the package rouge-score: pip install rouge-score") from error
+            raise UserError(
+                "ROUGE needs the package rouge-score: pip install -e '.[summarization]'"
+            ) from error
         super().__init__(
             kind, {"case": "lc", "tok": "unicode", "stem": "no", "rouge-score": version("rouge-score")}
         )
