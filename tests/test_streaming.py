@@ -209,7 +209,7 @@ def test_an_epoch_has_as_many_batches_as_were_asked_for(folder, tokenizer):
 
 
 def test_the_largest_batch_is_as_large_as_any(folder, tokenizer):
-    largest = data(folder, tokenizer, max_tokens=125).largest_batch(0)
+    [largest] = data(folder, tokenizer, max_tokens=125).largest_batches(0)
     assert largest.src.shape == largest.tgt_out.shape == (2, 60)
 
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import operator
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,17 +108,20 @@ def test_a_jump_is_warned_of_and_logged_at_its_own_step_once(caplog):
         assert second.state_dict() == whole.state_dict()
 
 
-def test_the_largest_batch_is_the_one_with_the_most_cells():
+def test_the_largest_batches_have_the_most_cells_and_the_most_pairs_of_positions():
     rng = np.random.default_rng(1)
     src, tgt = rng.integers(2, 40, 300), rng.integers(2, 40, 300)
     sampler = TokenBatchSampler(src, tgt, max_tokens=160, shuffle=True, seed=3)
     for epoch in range(3):
         sampler.set_epoch(epoch)
         batches = list(sampler)
-        cells = [len(rows) * (src[rows].max() + tgt[rows].max()) for rows in batches]
-        found = sampler.largest_batch()
-        assert sorted(found) in [sorted(rows) for rows in batches]
-        assert len(found) * (src[found].max() + tgt[found].max()) == max(cells)
+        cells, pairs = (
+            [len(rows) * size(src[rows].max(), tgt[rows].max()) for rows in batches]
+            for size in (operator.add, operator.mul)
+        )
+        found = [batches.index(rows) for rows in sampler.largest_batches()]
+        assert [cells[found[0]], pairs[found[-1]]] == [max(cells), max(pairs)]
+        assert len(found) == len(set(found))
 
 
 class Plain:
@@ -131,7 +135,7 @@ class Plain:
 
 
 def with_data() -> Any:
-    data = SimpleNamespace(largest_batch=lambda epoch: batch(), max_tokens=1024)
+    data = SimpleNamespace(largest_batches=lambda epoch: [batch(), batch()], max_tokens=1024)
     return trainer(datamodule=data, strategy=Plain(), precision_plugin=Plain())
 
 
@@ -143,7 +147,7 @@ def test_trying_the_largest_batch_leaves_no_trace():
     called = []
     module.translator.encoder.register_forward_hook(lambda *_: called.append(torch.rand(3)))
     TryLargestBatch().on_train_start(with_data(), module)
-    assert called
+    assert len(called) == 2
     assert all(p.grad is None for p in module.parameters())
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     after = random_state(module.device)

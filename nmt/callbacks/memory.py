@@ -14,15 +14,22 @@ from nmt.memory import held_memory, most_memory
 
 
 class TryLargestBatch(Callback):
-    """Runs the epoch's batch with the most padded tokens forward and backward when training starts.
+    """Runs the epoch's batches with the most padded tokens and the largest attention forward and backward when
+    training starts.
 
-    A batch that cannot fit is found at once, not after an hour. Its gradients are discarded and the random
-    generators set back, so that training is the same with and without. Raises UserError where memory runs out.
+    A batch that cannot fit is found at once, not after an hour. Gradients are discarded and the random generators set
+    back, so that training is the same with and without. Raises UserError where memory runs out.
+
+    Later epochs draw other batches. None has more than `max_tokens` padded tokens on a side, which the first epoch's
+    largest has or nearly has; their attention was larger by an eighth at most, on the corpora that were looked at.
     """
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
-        batch: Batch = trainer.strategy.batch_to_device(data.largest_batch(trainer.current_epoch))
+        for each in data.largest_batches(trainer.current_epoch):
+            self._try(trainer, pl_module, data.max_tokens, trainer.strategy.batch_to_device(each))
+
+    def _try(self, trainer: L.Trainer, pl_module: Any, max_tokens: int, batch: Batch) -> None:
         state = random_state(pl_module.device)
         try:
             with trainer.precision_plugin.train_step_context():
@@ -34,7 +41,7 @@ class TryLargestBatch(Callback):
             raise UserError(
                 f"the largest batch ({len(batch.src)} pairs of {batch.src.size(1)} source and "
                 f"{batch.tgt_out.size(1)} target pieces) does not fit into memory: "
-                f"lower data.max_tokens={data.max_tokens}"
+                f"lower data.max_tokens={max_tokens}"
             ) from error
         finally:
             pl_module.zero_grad(set_to_none=True)

@@ -159,29 +159,31 @@ class TokenBatchSampler(Sampler[list[int]]):
 
     def padding_share(self) -> float:
         """Padded cells over all cells, of source and target together, in this epoch on all replicas."""
-        num_cells = self._num_cells()[1].sum()
+        _, num_sentences, src_lengths, tgt_lengths = self._shapes()
+        num_cells = (num_sentences * (src_lengths + tgt_lengths)).sum()
         return float(1.0 - (self.src_lengths.sum() + self.tgt_lengths.sum()) / num_cells)
 
     def num_bytes(self) -> int:
         """What this epoch's batches and the lengths of all rows take in memory."""
         return sum(array.nbytes for array in (self.src_lengths, self.tgt_lengths, self._sizes, *self._deal()))
 
-    def largest_batch(self) -> list[int]:
-        """The rows of the batch with the most cells, of source and target together, in this epoch on all replicas."""
-        starts, num_cells = self._num_cells()
-        start = starts[num_cells.argmax()]
-        order, spans = self._deal()
-        [[_, end]] = spans[spans[:, 0] == start]
-        return order[start:end].tolist()
+    def largest_batches(self) -> list[list[int]]:
+        """The rows of this epoch's batch, on all replicas, with the most cells, source and target together, and of that
+        with the most pairs of positions, `B * T * S`, which attention may keep; once where it is one."""
+        starts, num_sentences, src_lengths, tgt_lengths = self._shapes()
+        sizes = num_sentences * (src_lengths + tgt_lengths), num_sentences * src_lengths * tgt_lengths
+        order, _ = self._deal()
+        largest = dict.fromkeys(int(size.argmax()) for size in sizes)
+        return [order[starts[each] :][: num_sentences[each]].tolist() for each in largest]
 
-    def _num_cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where each batch starts in this epoch's order, ascending, and its cells with padding, both sides."""
+    def _shapes(self) -> tuple[NDArray[np.int64], ...]:
+        """Of each batch where it starts in this epoch's order, ascending, its B, and its S and T with padding."""
         order, spans = self._deal()
         starts = np.sort(spans[:, 0])
         num_sentences = np.diff(np.append(starts, len(order)))
-        longest_src = np.maximum.reduceat(self.src_lengths[order], starts)
-        longest_tgt = np.maximum.reduceat(self.tgt_lengths[order], starts)
-        return starts, num_sentences * (longest_src + longest_tgt)
+        src_lengths = np.maximum.reduceat(self.src_lengths[order], starts)
+        tgt_lengths = np.maximum.reduceat(self.tgt_lengths[order], starts)
+        return starts, num_sentences, src_lengths, tgt_lengths
 
     def _deal(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """This epoch's order of rows, and its batches as spans (start, end) of it, for all replicas."""

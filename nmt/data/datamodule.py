@@ -120,11 +120,11 @@ class TranslationDataModule(L.LightningDataModule):
             self._log_padding(epoch, sampler)
         return self._loader(self.rows("train", epoch=epoch).dataset, sampler)
 
-    def largest_batch(self, epoch: int) -> Batch:
-        """The training batch of an epoch with the most padded tokens."""
+    def largest_batches(self, epoch: int) -> list[Batch]:
+        """The training batches of an epoch that need the most memory, by `TokenBatchSampler.largest_batches`."""
         sampler = self.sampler("train", shuffle=True, epoch=epoch)
         rows = self.rows("train", epoch=epoch).dataset
-        return self._collate([rows[row] for row in sampler.largest_batch()])
+        return [self._collate([rows[row] for row in chosen]) for chosen in sampler.largest_batches()]
 
     def _log_padding(self, epoch: int, sampler: TokenBatchSampler) -> None:
         share = sampler.padding_share()
@@ -199,11 +199,11 @@ class StreamingDataModule(TranslationDataModule):
             rank=trainer.global_rank if trainer else 0,
         )
 
-    def largest_batch(self, epoch: int) -> Batch:
-        """As large a batch as any to come, of unknown pieces."""
+    def largest_batches(self, epoch: int) -> list[Batch]:
+        """One as large as any to come, of unknown pieces."""
         pieces = [self.tokenizer.unk_id] * (self.max_length - 1) + [self.tokenizer.eos_id]
         row = {"index": 0, "src_ids": pieces, "tgt_ids": pieces} | ({"links": []} if self.guided else {})
-        return self._collate([row] * (self.max_tokens // self.max_length))
+        return [self._collate([row] * (self.max_tokens // self.max_length))]
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self.stream.place)
