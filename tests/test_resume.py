@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from nmt import resume
-from nmt.callbacks import Interrupted
+from nmt.callbacks import Interrupted, ScoreValidation
 from nmt.data import grammar
 from nmt.errors import UserError
 from nmt.module import TranslationModule
@@ -300,6 +300,36 @@ def test_so_it_is_with_accumulation_validation_inside_epochs_and_a_plateau(end, 
     assert train(directory, SMALL + UNEVEN, sabotage) == status, log_of(directory)
     assert go_on(directory) == 0, log_of(directory)
     assert_same_run(directory, whole_uneven)
+
+
+@pytest.mark.parametrize("averaging", ["none", "ema"])
+def test_the_best_checkpoint_has_the_weights_that_were_scored(averaging, workspace):
+    """Though validation stands inside a window of accumulation, after the 7th batch."""
+    directory = workspace / f"best_{averaging}"
+    overrides = [*SMALL, *EVEN, "trainer.accumulate_grad_batches=2", "trainer.val_check_interval=7"]
+    overrides += ["trainer.max_epochs=1", f"averaging={averaging}"]
+    scored = directory.with_suffix(".pt")
+
+    def sabotage() -> None:
+        start = ScoreValidation.on_validation_epoch_end
+
+        def noted(self: Any, trainer: Any, pl_module: Any) -> None:
+            torch.save(dict(pl_module.state_dict()), scored)
+            start(self, trainer, pl_module)
+
+        ScoreValidation.on_validation_epoch_end = noted
+
+    assert train(directory, overrides, sabotage) == 0, log_of(directory)
+    best = torch.load(directory / "checkpoints" / "best.ckpt", weights_only=True)
+    assert best["global_step"] == 3
+    assert_identical(dict(best["state_dict"]), torch.load(scored, weights_only=True), "weights")
+    last = torch.load(directory / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["callbacks"]["Checkpoints"]["best_step"] == 3
+    for name in ("last", "previous"):
+        (directory / "checkpoints" / f"{name}.ckpt").unlink()
+    assert go_on(directory) == 0, log_of(directory)
+    assert "going on from" in log_of(directory)
+    assert "best.ckpt, step 3" in log_of(directory)
 
 
 @pytest.fixture(scope="module")

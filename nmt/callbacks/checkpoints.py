@@ -28,7 +28,9 @@ class Checkpoints(Checkpoint):
     Each holds the whole run, in plain values that load as weights only. They are taken between a batch and the
     next one, when validation, schedules and the end of an epoch are behind and no gradients are accumulated: that is
     after each validation, every `every_n_steps` optimizer steps, every `every_n_minutes`, and when training ends
-    (None: never). `best.ckpt` is that of the best `monitor` ("max" or "min" of it, by `mode`).
+    (None: never). `best.ckpt` is that of the best `monitor` ("max" or "min" of it, by `mode`); where that validation
+    stands inside a window of accumulated gradients it is taken at once, with the weights that were scored, and a run
+    that has to go on from it has lost those gradients.
 
     With `keep`, the weights of the last so many of those after a validation or `every_n_steps` stay beside them as
     `step_NUMBER.ckpt`; none by the clock, so that a run that goes on keeps what it would have kept.
@@ -85,7 +87,10 @@ class Checkpoints(Checkpoint):
         sign = 1 if self.mode == "max" else -1
         if self.best_score is None or sign * self.last_score > sign * self.best_score:
             self.best_score, self.best_step = self.last_score, trainer.global_step
-            self._due.add("best")
+            if trainer.fit_loop._should_accumulate():
+                trainer.save_checkpoint(self.directory / "best.ckpt")
+            else:
+                self._due.add("best")
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx % trainer.accumulate_grad_batches:
