@@ -288,6 +288,7 @@ def test_a_run_that_goes_on_is_the_run_that_never_stopped(end, workspace, whole)
 
 UNEVEN_ENDS = {
     "killed": (die_at_batch(17), -signal.SIGKILL),
+    "killed after the last validation of an epoch": (die_at_batch(12), -signal.SIGKILL),
     "terminated inside a window": (die_at_batch(18, signal.SIGTERM), 128 + signal.SIGTERM),
     "interrupted in validation": (die_in_validation(4, signal.SIGINT), 128 + signal.SIGINT),
 }
