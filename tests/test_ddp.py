@@ -19,6 +19,7 @@ import torch
 
 from nmt import launch, ranks
 from nmt.callbacks import Interrupted
+from nmt.data import grammar
 from nmt.data.batching import TokenBatchSampler
 from nmt.dropout import Dropout
 from nmt.errors import UserError
@@ -247,6 +248,35 @@ def test_two_processes_draw_pieces_and_compare_readings_as_one(workspace):
     short += ["trainer.accumulate_grad_batches=2"]
     assert train(whole, short, number=1, before=before) == [0], log_file(whole).read_text()
     assert_trained_alike(parts, whole)
+
+
+def test_two_processes_read_a_stream_as_one(workspace):
+    """A pass is two blocks of different lengths, and is no whole number of epochs."""
+    text = workspace / "text"
+    grammar.write_files(
+        text, grammar.corpus(num_train=220, num_val=12, num_test=12, max_words=6, seed=1), format="text"
+    )
+    kept = [each for each in SMALL if not each.startswith(("data.num", "data.max_words"))]
+    kept += ["data=files", f"data.path={text}", "data.src_lang=en", "data.tgt_lang=vi"]
+    kept += ["data.max_length=60", "data.buffer_pairs=130", "data.tokenizer.vocab_size=240"]
+    parts, whole = workspace / "streamed" / "run", workspace / "streamed_alone" / "run"
+    for directory in (parts, whole):
+        directory.parent.mkdir()
+    two = [*kept, *DDP, "data.streaming=7"]
+    status = train(parts, two, number=2, before=lambda: note_rows(parts.parent))
+    assert status == [0, 0], log_file(parts).read_text()
+
+    def before() -> None:
+        deal_for_two()
+        note_rows(whole.parent)
+
+    one = [*kept, "data.streaming=14", "trainer.accumulate_grad_batches=2"]
+    assert train(whole, one, number=1, before=before) == [0], log_file(whole).read_text()
+    assert_trained_alike(parts, whole)
+    together = read_rows(whole.parent, 0)
+    assert [read_rows(parts.parent, rank) for rank in (0, 1)] == [together[::2], together[1::2]]
+    read = [row for _, rows in together for row in rows]
+    assert [sorted(read[start : start + 220]) for start in (0, 220)] == [list(range(220))] * 2
 
 
 def command(*arguments: str, script: Path = ROOT / "scripts" / "train.py") -> list[str]:
