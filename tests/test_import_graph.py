@@ -29,6 +29,7 @@ ROOMS = (
     "run",
     "callbacks",
     "data.grammar",
+    "models.transformer",
     "benchmark",
     "kernels",
 )

@@ -1,0 +1,121 @@
+"""Attention in several heads: of a sequence to itself, and of the target to the encoder's states."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt import kernels
+from nmt.dropout import Dropout
+from nmt.masks import causal_mask, masked_softmax
+
+
+class KeysValues(NamedTuple):
+    """What a layer attends to, already projected and split into heads: keys and values [B, K, S, d] each."""
+
+    keys: Tensor
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class LayerSettings:
+    """What every layer is built from."""
+
+    size: int
+    feedforward_size: int
+    num_heads: int
+    pre_norm: bool
+    dropout: float
+    attention_dropout: float
+    activation_dropout: float
+
+
+class Attended(NamedTuple):
+    """context [B, T, H]; weights [B, K, T, S], before any is dropped, where asked for."""
+
+    context: Tensor
+    weights: Tensor | None
+
+
+def linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
+    """`parts` maps of equal shape as one, each started by itself (Glorot & Bengio 2010); biases start at 0."""
+    layer = kernels.Linear(in_size, parts * out_size)
+    with torch.no_grad():
+        for part in layer.weight.chunk(parts):
+            nn.init.xavier_uniform_(part)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class MultiHeadAttention(nn.Module):
+    """`softmax(q k^T / sqrt(d)) v` in each head, joined and projected (Vaswani et al. 2017, eq. 1 and 3.2.2).
+
+    A subclass says where queries, keys and values come from.
+    """
+
+    def __init__(self, settings: LayerSettings) -> None:
+        super().__init__()
+        self.num_heads = settings.num_heads
+        self.dropout = Dropout(settings.attention_dropout)
+        self.output = linear(settings.size, settings.size, parts=1)
+
+    def attend(
+        self, query: Tensor, cache: KeysValues, *, mask: Tensor | None, causal: bool, need_weights: bool
+    ) -> Attended:
+        """Attend with query [B, K, T, d]: to what is True in mask, which broadcasts to [B, K, T, S]; or to all (None);
+        or, where `causal`, from position t to those up to t."""
+        # A fused kernel neither tells its weights nor, on the CPU, drops any.
+        if need_weights or (self.training and self.dropout.p > 0):
+            scores = (query * query.size(-1) ** -0.5) @ cache.keys.transpose(-2, -1)  # [B, K, T, S]
+            if causal:
+                mask = causal_mask(query.size(2), query.device)
+            weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
+            contexts = self.dropout(weights) @ cache.values  # [B, K, T, d]
+        else:
+            weights = None
+            contexts = F.scaled_dot_product_attention(query, *cache, attn_mask=mask, is_causal=causal)
+        return Attended(self.output(contexts.transpose(1, 2).flatten(2)), weights if need_weights else None)
+
+    def split(self, x: Tensor) -> Tensor:
+        """[B, T, H] as [B, K, T, d]."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+
+class SelfAttention(MultiHeadAttention):
+    """Positions of one sequence attend to each other."""
+
+    def __init__(self, settings: LayerSettings) -> None:
+        super().__init__(settings)
+        self.projection = linear(settings.size, settings.size, parts=3)  # W_q, W_k, W_v
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries [B, K, T, d], and keys and values side by side [B, T, 2H], of x [B, T, H]."""
+        query, own = self.projection(x).split((x.size(-1), 2 * x.size(-1)), dim=-1)
+        return self.split(query), own
+
+    def heads(self, own: Tensor) -> KeysValues:
+        """Keys and values side by side [B, T, 2H], apart and split into heads, without a copy."""
+        return KeysValues(*map(self.split, own.chunk(2, dim=-1)))
+
+
+class CrossAttention(MultiHeadAttention):
+    """Target positions attend to the encoder's states."""
+
+    def __init__(self, settings: LayerSettings) -> None:
+        super().__init__(settings)
+        self.query_projection = linear(settings.size, settings.size, parts=1)
+        self.states_projection = linear(settings.size, settings.size, parts=2)  # W_k, W_v
+
+    def project_states(self, states: Tensor) -> KeysValues:
+        keys, values = map(self.split, self.states_projection(states).chunk(2, dim=-1))
+        return KeysValues(keys, values)
+
+    def forward(self, x: Tensor, cross: KeysValues, mask: Tensor, *, need_weights: bool) -> Attended:
+        """Attend with x [B, T, H]; or with x [N, 1, H]: the N / B hypotheses of a sentence, side by side, are then
+        its T, and share its keys without a copy. mask [B, 1, 1, S]."""
+        beside = x.view(cross.keys.size(0), -1, x.size(-1))  # [B, T, H]
+        query = self.split(self.query_projection(beside))
+        context, weights = self.attend(query, cross, mask=mask, causal=False, need_weights=need_weights)
+        return Attended(context.view_as(x), weights)

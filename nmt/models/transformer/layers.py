@@ -1,0 +1,114 @@
+"""The layers of either stack: attention and a feed-forward network, each with its residual and norm."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from nmt.dropout import Dropout
+from nmt.models.transformer.attention import (
+    CrossAttention,
+    KeysValues,
+    LayerSettings,
+    SelfAttention,
+    linear,
+)
+
+
+class Residual(nn.Module):
+    """What surrounds a sublayer f: `norm(x + f(x))` (Vaswani et al. 2017), or with `pre_norm` `x + f(norm(x))`
+    (Xiong et al. 2020). f's output is dropped out."""
+
+    def __init__(self, settings: LayerSettings) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(settings.size)
+        self.dropout = Dropout(settings.dropout)
+        self.pre_norm = settings.pre_norm
+
+    def enter(self, x: Tensor) -> Tensor:
+        """What f reads."""
+        return self.norm(x) if self.pre_norm else x
+
+    def leave(self, x: Tensor, output: Tensor) -> Tensor:
+        """x joined with what f made of it."""
+        x = x + self.dropout(output)
+        return x if self.pre_norm else self.norm(x)
+
+
+class FeedForward(nn.Module):
+    """`W_2 max(0, W_1 x + b_1) + b_2` (Vaswani et al. 2017, eq. 2)."""
+
+    def __init__(self, settings: LayerSettings) -> None:
+        super().__init__()
+        self.inner = linear(settings.size, settings.feedforward_size, parts=1)
+        self.outer = linear(settings.feedforward_size, settings.size, parts=1)
+        self.dropout = Dropout(settings.activation_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.dropout(self.inner(x).relu_()))
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, settings: LayerSettings) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(settings)
+        self.feedforward = FeedForward(settings)
+        self.around_self, self.around_feedforward = Residual(settings), Residual(settings)
+
+    def forward(self, x: Tensor, mask: Tensor, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """x [B, S, H] and weights [B, K, S, S] where asked for, under mask [B, 1, 1, S]."""
+        query, own = self.self_attention.project(self.around_self.enter(x))
+        context, weights = self.self_attention.attend(
+            query, self.self_attention.heads(own), mask=mask, causal=False, need_weights=need_weights
+        )
+        x = self.around_self.leave(x, context)
+        return self.around_feedforward.leave(x, self.feedforward(self.around_feedforward.enter(x))), weights
+
+
+class Decoded(NamedTuple):
+    """x: what a layer made of its input, of the same shape; past: its keys and values side by side [B, t, 2H], the new
+    ones included;
+    self_weights [B, K, T, T] and cross_weights [B, K, T, S] where asked for."""
+
+    x: Tensor
+    past: Tensor
+    self_weights: Tensor | None
+    cross_weights: Tensor | None
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, settings: LayerSettings) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(settings)
+        self.cross_attention = CrossAttention(settings)
+        self.feedforward = FeedForward(settings)
+        self.around_self, self.around_cross = Residual(settings), Residual(settings)
+        self.around_feedforward = Residual(settings)
+
+    def forward(
+        self,
+        x: Tensor,
+        past: Tensor | None,
+        cross: KeysValues,
+        mask: Tensor,
+        *,
+        need_self: bool,
+        need_cross: bool,
+    ) -> Decoded:
+        """A whole target x [B, T, H] without a past; or one position x [N, 1, H] after the past [N, t, 2H] of t.
+
+        mask [B, 1, 1, S]. The target needs none for its padding, which stands after what a real position sees.
+        """
+        query, own = self.self_attention.project(self.around_self.enter(x))
+        if past is not None:
+            own = torch.cat((past, own), dim=1)
+        context, self_weights = self.self_attention.attend(
+            query, self.self_attention.heads(own), mask=None, causal=past is None, need_weights=need_self
+        )
+        x = self.around_self.leave(x, context)
+        context, cross_weights = self.cross_attention(
+            self.around_cross.enter(x), cross, mask, need_weights=need_cross
+        )
+        x = self.around_cross.leave(x, context)
+        x = self.around_feedforward.leave(x, self.feedforward(self.around_feedforward.enter(x)))
+        return Decoded(x, own, self_weights, cross_weights)

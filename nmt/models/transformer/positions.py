@@ -1,0 +1,47 @@
+"""Where a piece stands, added to its embedding."""
+
+import torch
+from torch import Tensor, nn
+
+from nmt.errors import UserError
+
+
+class SinusoidalPositions(nn.Module):
+    """Add `P[t, 2i] = sin(t / 10000^(2i/H))` and `P[t, 2i+1] = cos(t / 10000^(2i/H))` (Vaswani et al. 2017, 3.5).
+
+    Any length will do. Raises ValueError for an odd size, as sine and cosine come in pairs.
+    """
+
+    def __init__(self, *, size: int) -> None:
+        super().__init__()
+        if size % 2:
+            raise ValueError(f"sinusoidal positions need an even model.size, got {size}")
+        self.size = size
+
+    def forward(self, embedded: Tensor, *, first: int) -> Tensor:
+        """embedded [B, T, H], whose first position is `first`, plus P."""
+        dtype = torch.promote_types(embedded.dtype, torch.float32)  # half a float cannot count to 300
+        positions = torch.arange(first, first + embedded.size(1), dtype=dtype, device=embedded.device)
+        evens = torch.arange(0, self.size, 2, dtype=dtype, device=embedded.device)
+        angles = positions.unsqueeze(1) * 10000 ** (-evens / self.size)  # [T, H/2]
+        table = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)  # [T, H]
+        return embedded + table.to(embedded.dtype)
+
+
+class LearnedPositions(nn.Module):
+    """Add a learned vector for each of the positions from 0 to `max_length - 1` (Gehring et al. 2017)."""
+
+    def __init__(self, *, size: int, max_length: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(max_length, size))
+        nn.init.normal_(self.table, std=size**-0.5)
+
+    def forward(self, embedded: Tensor, *, first: int) -> Tensor:
+        """embedded [B, T, H], whose first position is `first`, plus its vectors. Raises UserError, a ValueError,
+        past the last."""
+        length, max_length = first + embedded.size(1), self.table.size(0)
+        if length > max_length:
+            raise UserError(
+                f"a text of {length} pieces needs model.positions.max_length={length}, got {max_length}"
+            )
+        return embedded + self.table[first:length]
