@@ -29,6 +29,7 @@ ROOMS = (
     "run",
     "callbacks",
     "data.grammar",
+    "data.readers",
     "models.transformer",
     "benchmark",
     "kernels",
