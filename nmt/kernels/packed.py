@@ -8,6 +8,7 @@ weight that was copied beforehand.
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,8 @@ def map_of(weight: Tensor) -> Map:
 
 
 def _available() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    backend: Any = torch.backends.mkldnn  # oneDNN's earlier name
+    return backend.is_available() and backend.enabled and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 @contextmanager
