@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.kernels.packed import Map, map_of
+from nmt.kernels.packed import map_of
 
 ROWS = 512  # of each pass, whose logits exist at once
 MANY_ROWS = 1024  # from which on it pays to lay the weight out for the products of all parts
@@ -71,7 +71,9 @@ class _LinearLoss(torch.autograd.Function):
         grad_features = torch.empty_like(features)
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         nll, spread, divergence = (features.new_zeros(()) for _ in range(3))
-        ahead, back = _maps(weight, num_passes * num_rows)
+        many = num_passes * num_rows >= MANY_ROWS
+        ahead = map_of(weight) if many else None
+        back = map_of(weight.t()) if many and learning else None
         buffers = features.new_empty(2, num_passes * min(ROWS, num_rows), vocab_size)
         for start in range(0, num_rows, ROWS):
             answers = targets[start : start + ROWS]
@@ -122,10 +124,3 @@ class _LinearLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         grad = grad / ctx.num_passes
         return *(grad * each for each in ctx.saved_tensors), None, None, None, None
-
-
-def _maps(weight: Tensor, num_rows: int) -> tuple[Map | None, Map | None]:
-    """`x W^T + b` and `dy W` for `num_rows` rows in parts, with W laid out; None where that does not pay."""
-    if num_rows < MANY_ROWS:
-        return None, None
-    return map_of(weight), map_of(weight.t())
