@@ -14,6 +14,7 @@ their gradients.
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -32,30 +33,27 @@ class _Gathered:
         self.inputs: list[Tensor] = []
         self.grads: list[Tensor] = []
         self._rows = shared.detach() if transposed else shared.detach().transpose(-2, -1)  # [..., O, I]
-        self._ahead: Map | None = None
-        self._back: Map | None = None
 
-    def ahead(self, x: Tensor, bias: Tensor | None) -> Tensor:
+    @cached_property
+    def ahead(self) -> Map:
         """`x M + b` [..., T, O] of x [..., T, I]."""
-        if self._rows.dim() > 2:
-            return x @ self._rows.transpose(-2, -1)
-        if self._ahead is None:
-            self._ahead = map_of(self._rows)
-        return self._ahead(x, bias)
+        return _map(self._rows)
 
-    def back(self, grad: Tensor) -> Tensor:
+    @cached_property
+    def back(self) -> Map:
         """`dy M^T` [..., T, I] of dy [..., T, O]."""
-        if self._rows.dim() > 2:
-            return grad @ self._rows
-        if self._back is None:
-            self._back = map_of(self._rows.t())
-        return self._back(grad, None)
+        return _map(self._rows.transpose(-2, -1))
 
     def take(self) -> tuple[Tensor, Tensor]:
         """Both, [..., T, I] and [..., T, O] over all steps; nothing is kept."""
         joined = torch.cat(self.inputs, dim=-2), torch.cat(self.grads, dim=-2)
         self.inputs, self.grads = [], []
         return joined
+
+
+def _map(rows: Tensor) -> Map:
+    """`x W^T`, for one W [O, I] or for one of each sentence [B, O, I], which has no bias."""
+    return map_of(rows) if rows.dim() == 2 else lambda x, _: x @ rows.transpose(-2, -1)
 
 
 # The shared tensors met so far in the block: by what they are and how they are used, the tensor (kept, so that no
@@ -151,5 +149,5 @@ class _Step(torch.autograd.Function):
         x, _ = ctx.saved_tensors
         ctx.gathered.inputs.append(x)
         ctx.gathered.grads.append(grad)
-        back = ctx.gathered.back(grad) if ctx.needs_input_grad[0] else None
+        back = ctx.gathered.back(grad, None) if ctx.needs_input_grad[0] else None
         return back, grad.new_zeros(()), None, None, None
