@@ -635,16 +635,18 @@ def test_dot_scores_on_unprojected_states_are_refused_naming_both_sizes():
         build(Case("luong_dot", "update_then_attend", 1), projected=False)
 
 
-def test_embeddings_start_at_unit_norm_and_padding_at_zero():
-    wide = 4096
-    encoder = partial(RecurrentEncoder, hidden_size=1, num_layers=1, output_size=None)
-    options = {"pad_id": PAD, "bos_id": BOS, "eos_id": EOS, "src_vocab_size": V, "tgt_vocab_size": V}
-    model = GRUTranslator(
-        **options,
+def untouched(*, embedding_size: int, hidden_size: int, cell: type = GRULayer) -> GRUTranslator:
+    """A translator as it starts, states projected to the decoder's size."""
+    return GRUTranslator(
+        src_vocab_size=V,
+        tgt_vocab_size=V,
         joint_vocabulary=True,
-        embedding_size=wide,
+        pad_id=PAD,
+        bos_id=BOS,
+        eos_id=EOS,
+        embedding_size=embedding_size,
         readout_size=None,
-        hidden_size=1,
+        hidden_size=hidden_size,
         num_layers=1,
         dropout=0.0,
         variational=False,
@@ -654,15 +656,48 @@ def test_embeddings_start_at_unit_norm_and_padding_at_zero():
         tie_output=True,
         tie_source=True,
         gradient_checkpointing=False,
-        cell=GRULayer,
-        encoder=encoder,
+        cell=cell,
+        encoder=partial(RecurrentEncoder, hidden_size=hidden_size, num_layers=1, output_size=hidden_size),
         wiring=WIRINGS["update_then_attend"],
         attention=general,
     )
+
+
+def test_embeddings_start_at_unit_norm_and_padding_at_zero():
+    model = untouched(embedding_size=4096, hidden_size=1)
     norms = model.tgt_embedding.weight.norm(dim=1)
     assert norms[PAD] == 0
     torch.testing.assert_close(norms[PAD + 1 :], torch.ones(V - 1), rtol=0, atol=0.1)
     assert not model.output.bias.any()
+
+
+def test_maps_start_as_glorot_and_bengio_say_and_their_biases_at_zero():
+    """2010, eq. 16: uniform within sqrt(6 / (in + out)), whose variance is a third of its square."""
+    model = untouched(embedding_size=96, hidden_size=64)
+    maps = [
+        model.bridge,
+        model.encoder.projection,
+        model.decoder.readout,
+        model.decoder.attention.key_projection,
+    ]
+    for layer in maps:
+        bound = (6 / sum(layer.weight.shape)) ** 0.5
+        assert layer.weight.abs().max() <= bound
+        assert layer.weight.var().item() == pytest.approx(bound**2 / 3, rel=0.1)
+        assert layer.bias is None or not layer.bias.any()
+
+
+@pytest.mark.parametrize(("cell", "gates"), [(GRULayer, 3), (LSTMLayer, 4)])
+def test_each_gate_starts_by_itself_with_orthogonal_recurrences(cell, gates):
+    model = untouched(embedding_size=96, hidden_size=64, cell=cell)
+    for layer in (model.encoder.forwards[0], model.encoder.backwards[0], model.decoder.rnn.layers[0]):
+        bound = (6 / (96 + 64)) ** 0.5
+        assert layer.weight_ih_l0.abs().max() <= bound
+        assert layer.weight_ih_l0.var().item() == pytest.approx(bound**2 / 3, rel=0.1)
+        for gate in layer.weight_hh_l0.chunk(gates):
+            torch.testing.assert_close(gate @ gate.T, torch.eye(64), rtol=0, atol=1e-5)
+        assert not layer.bias_ih_l0.any()
+        assert not layer.bias_hh_l0.any()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,18 @@ from nmt.dropout import Dropout
 State = tuple[Tensor, ...]
 
 
+@torch.no_grad()
+def start_gates(layer: nn.RNNBase) -> None:
+    """Start each gate of a layer by itself: its map of inputs as in Glorot & Bengio 2010, its map of states
+    orthogonal (Saxe et al. 2014), its biases at 0."""
+    for name, parameter in layer.named_parameters():
+        if name.startswith("bias"):
+            nn.init.zeros_(parameter)
+            continue
+        for gate in parameter.split(layer.hidden_size):
+            nn.init.xavier_uniform_(gate) if name.startswith("weight_ih") else nn.init.orthogonal_(gate)
+
+
 class GRULayer(nn.GRU):
     """One gated recurrent layer (Cho et al. 2014, as in cuDNN), over [N, T, input_size]."""
 
@@ -21,6 +33,7 @@ class GRULayer(nn.GRU):
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size, batch_first=True)
+        start_gates(self)
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
@@ -55,11 +68,6 @@ class LayerNormGRULayer(nn.Module):
         self.input_norms, self.hidden_norms = (
             nn.ModuleList(nn.LayerNorm(size) for size in (2 * hidden_size, hidden_size)) for _ in range(2)
         )
-        for weight in self.parameters():
-            if weight.dim() == 2:
-                nn.init.uniform_(
-                    weight, -(hidden_size**-0.5), hidden_size**-0.5
-                )  # as torch's own layers start
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
@@ -91,6 +99,7 @@ class LSTMLayer(nn.LSTM):
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size, batch_first=True)
+        start_gates(self)
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""

@@ -90,7 +90,8 @@ class GRUTranslator(Translator):
 
     s_0 = tanh(W_s [last state of either direction]) for each decoder layer (Bahdanau et al. 2015, A.2.2,
     which takes the backward direction alone); an LSTM's cell starts from a projection of its own, without
-    tanh. Embeddings start at N(0, 1/E), so that a tied output layer starts with scores of unit variance.
+    tanh. Embeddings start at N(0, 1/E), so that a tied output layer starts with scores of unit variance, other maps
+    as in Glorot & Bengio 2010, and the recurrences as `cells.start_gates` says.
     `readout_size`: the width of r_t; None is the embeddings'.
     `tie_output`: W_y is the target embedding; `tie_source`: the source embedding is the target's, which needs
     one joint vocabulary. `dropout` is on embeddings, encoder states, between layers and on readouts; with
@@ -192,10 +193,14 @@ class GRUTranslator(Translator):
         self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.word_dropout = WordDropout(word_dropout)
         self.output = kernels.Linear(self.decoder.readout_size, tgt_vocab_size)  # W_y
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
         for embedding in (self.src_embedding, self.tgt_embedding):
             nn.init.normal_(embedding.weight, std=embedding_size**-0.5)
             nn.init.zeros_(embedding.weight[pad_id])
-        nn.init.zeros_(self.output.bias)
         if tie_output:
             self.output.weight = self.tgt_embedding.weight
 
