@@ -700,6 +700,16 @@ def test_each_gate_starts_by_itself_with_orthogonal_recurrences(cell, gates):
         assert not layer.bias_hh_l0.any()
 
 
+def test_gates_with_layer_normalisation_start_like_those_without():
+    model = untouched(embedding_size=96, hidden_size=64, cell=LayerNormGRULayer)
+    for layer in (model.encoder.forwards[0], model.encoder.backwards[0], model.decoder.rnn.layers[0]):
+        bound = (6 / (96 + 64)) ** 0.5
+        assert layer.from_input.weight.abs().max() <= bound
+        assert layer.from_input.weight.var().item() == pytest.approx(bound**2 / 3, rel=0.1)
+        for gate in layer.from_hidden.weight.chunk(3):
+            torch.testing.assert_close(gate @ gate.T, torch.eye(64), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "option", [{"variational": True, "dropout": 0.5}, {"word_dropout": 0.5}, {"attention_dropout": 0.5}]
 )

@@ -10,20 +10,21 @@ from torch.nn import functional as F
 
 from nmt import kernels
 from nmt.dropout import Dropout
+from nmt.models.starts import glorot_, orthogonal_
 
 State = tuple[Tensor, ...]
 
 
-@torch.no_grad()
-def start_gates(layer: nn.RNNBase) -> None:
-    """Start each gate of a layer by itself: its map of inputs as in Glorot & Bengio 2010, its map of states
-    orthogonal (Saxe et al. 2014), its biases at 0."""
+def start_gates(layer: nn.RNNBase, *, gates: int) -> None:
+    """Start each gate of a layer by itself: its map of inputs by `glorot_`, its map of states orthogonal, its biases
+    at 0."""
     for name, parameter in layer.named_parameters():
-        if name.startswith("bias"):
+        if name.startswith("weight_ih"):
+            glorot_(parameter, parts=gates)
+        elif name.startswith("weight_hh"):
+            orthogonal_(parameter, parts=gates)
+        else:
             nn.init.zeros_(parameter)
-            continue
-        for gate in parameter.split(layer.hidden_size):
-            nn.init.xavier_uniform_(gate) if name.startswith("weight_ih") else nn.init.orthogonal_(gate)
 
 
 class GRULayer(nn.GRU):
@@ -33,7 +34,7 @@ class GRULayer(nn.GRU):
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size, batch_first=True)
-        start_gates(self)
+        start_gates(self, gates=3)
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
@@ -84,6 +85,11 @@ class LayerNormGRULayer(nn.Module):
                 outputs.append(hidden)
         return torch.stack(outputs, dim=1), (hidden,)
 
+    def start(self) -> None:
+        """Start each gate as `start_gates` does those of a layer without norms."""
+        glorot_(self.from_input.weight, parts=3)
+        orthogonal_(self.from_hidden.weight, parts=3)
+
     @staticmethod
     def _normalised(projected: Tensor, norms: nn.ModuleList) -> Tensor:
         """Both gates' part of [..., 3H] and the candidate's, each normalised."""
@@ -99,7 +105,7 @@ class LSTMLayer(nn.LSTM):
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size, batch_first=True)
-        start_gates(self)
+        start_gates(self, gates=4)
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""

@@ -16,7 +16,8 @@ from nmt.attention import Attention
 from nmt.dropout import Dropout, VariationalDropout, WordDropout
 from nmt.masks import reverse_within_length
 from nmt.models.base import Attentions, Memory, Read, Step, Translator
-from nmt.models.cells import State
+from nmt.models.cells import LayerNormGRULayer, State
+from nmt.models.starts import start_map
 from nmt.models.wirings import Decoder, DecoderSettings, DecoderState, Readout
 
 
@@ -83,6 +84,14 @@ class RecurrentEncoder(nn.Module):
 
     def _zeros(self, inputs: Tensor, num_states: int) -> State:
         return (inputs.new_zeros(inputs.size(0), self.hidden_size),) * num_states
+
+
+def _start(module: nn.Module) -> None:
+    """Start a map, or the maps of a layer that knows which gates they are."""
+    if isinstance(module, nn.Linear):
+        start_map(module)
+    elif isinstance(module, LayerNormGRULayer):
+        module.start()
 
 
 class GRUTranslator(Translator):
@@ -193,11 +202,7 @@ class GRUTranslator(Translator):
         self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.word_dropout = WordDropout(word_dropout)
         self.output = kernels.Linear(self.decoder.readout_size, tgt_vocab_size)  # W_y
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        self.apply(_start)
         for embedding in (self.src_embedding, self.tgt_embedding):
             nn.init.normal_(embedding.weight, std=embedding_size**-0.5)
             nn.init.zeros_(embedding.weight[pad_id])

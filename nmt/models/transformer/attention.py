@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.dropout import Dropout
 from nmt.masks import causal_mask, masked_softmax
+from nmt.models.starts import start_map
 
 
 class KeysValues(NamedTuple):
@@ -40,12 +40,9 @@ class Attended(NamedTuple):
 
 
 def linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
-    """`parts` maps of equal shape as one, each started by itself (Glorot & Bengio 2010); biases start at 0."""
+    """`parts` maps of equal shape as one, each started by itself."""
     layer = kernels.Linear(in_size, parts * out_size)
-    with torch.no_grad():
-        for part in layer.weight.chunk(parts):
-            nn.init.xavier_uniform_(part)
-    nn.init.zeros_(layer.bias)
+    start_map(layer, parts=parts)
     return layer
 
 
