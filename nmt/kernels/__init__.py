@@ -9,8 +9,10 @@
     quantise               linear maps in bytes, for translating on a CPU where that was asked for (`int8=true`)
 
 The models call these and read the same either way; `kernels=plain` runs the plain form beside each, which is
-what the tests hold it equal to. The recurrences' forms are for the CPU: on a GPU cuDNN has its own. Under
-autocast everything is plain.
+what the tests hold it equal to. The recurrences' forms are for the CPU: on a GPU cuDNN has its own.
+
+Under a CPU's autocast to bfloat16 (`trainer.precision=bf16-mixed`) the fast forms multiply in it, and keep states,
+gates, probabilities and sums in float32; under any other autocast everything is plain.
 """
 
 from nmt.kernels.best import best

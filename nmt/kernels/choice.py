@@ -32,5 +32,21 @@ def using(name: str) -> Iterator[None]:
 
 
 def fast(x: Tensor) -> bool:
-    """Whether what reads x should take the fast form: where it was chosen, and precision is x's own."""
-    return _chosen == "fast" and not torch.is_autocast_enabled(x.device.type)
+    """Whether what reads x should take the fast form: where it was chosen, and autocast, if any, is to what the fast
+    forms can multiply in."""
+    device = x.device.type
+    return _chosen == "fast" and (
+        not torch.is_autocast_enabled(device)
+        or (device == "cpu" and torch.get_autocast_dtype(device) == torch.bfloat16)
+    )
+
+
+def product_type(x: Tensor) -> torch.dtype:
+    """What a product with x is computed in: what autocast says, or x's own type."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+def widened(x: Tensor) -> Tensor:
+    """x, in float32 where it is narrower: the type of states, gates and sums, whatever products are computed in."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

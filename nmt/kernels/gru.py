@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmt.kernels.choice import product_type, widened
 from nmt.kernels.packed import map_of
 
 
@@ -25,7 +26,7 @@ def plain_gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
 
 def gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
     """`plain_gru_cell` in fewer passes."""
-    return _Cell.apply(a, b, hidden)
+    return _Cell.apply(widened(a), widened(b), widened(hidden))
 
 
 def gru_sequence(a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -34,7 +35,7 @@ def gru_sequence(a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Ten
 
     W_hh is laid out once for all steps, and its gradient is one product over all of them.
     """
-    return _Sequence.apply(a, hidden, weight, bias)
+    return _Sequence.apply(widened(a), widened(hidden), weight, bias, product_type(weight))
 
 
 def _gates(a: Tensor, b: Tensor, rz: Tensor, n: Tensor) -> None:
@@ -80,34 +81,37 @@ class _Cell(torch.autograd.Function):
 
 class _Sequence(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype
+    ) -> Tensor:
         rows, steps, size = a.size(0), a.size(1), hidden.size(-1)
         # Steps first, so that each is one block of memory; what is returned is seen with its rows first.
         states = a.new_empty(steps + 1, rows, size)
         rz, n = a.new_empty(steps, rows, 2 * size), a.new_empty(steps, rows, size)
         b_n = a.new_empty(steps, rows, size)
         states[0] = hidden
-        recur = map_of(weight)
+        recur, bias = map_of(weight, dtype), bias.to(dtype)
         for t in range(steps):
             b = recur(states[t], bias)
             _gates(a[:, t], b, rz[t], n[t])
             torch.lerp(n[t], states[t], rz[t][:, size:], out=states[t + 1])
             b_n[t] = b[:, 2 * size :]
         ctx.save_for_backward(states, rz, n, b_n, weight)
+        ctx.dtype = dtype
         return states[1:].transpose(0, 1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         states, rz, n, b_n, weight = ctx.saved_tensors
         steps, rows, size = n.shape
         grad_a, grad_b = grad.new_empty(steps, rows, 3 * size), grad.new_empty(steps, rows, 3 * size)
         grad_hidden = grad.new_zeros(rows, size)
-        back = map_of(weight.t())
+        back = map_of(weight.t(), ctx.dtype)
         for t in reversed(range(steps)):
             grad_hidden = grad_hidden.add_(grad[:, t])
             direct = _grad_gates(grad_hidden, states[t], rz[t], n[t], b_n[t], grad_a[t], grad_b[t])
             grad_hidden = direct.add_(back(grad_b[t], None))
         flat = grad_b.view(-1, 3 * size)
-        grad_weight = flat.t() @ states[:-1].reshape(-1, size)
-        return grad_a.transpose(0, 1), grad_hidden, grad_weight, flat.sum(dim=0)
+        grad_weight = widened(flat.t().to(ctx.dtype) @ states[:-1].reshape(-1, size).to(ctx.dtype))
+        return grad_a.transpose(0, 1), grad_hidden, grad_weight, flat.sum(dim=0), None

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmt.kernels.choice import product_type, widened
 from nmt.kernels.packed import map_of
 
 ROWS = 512  # of each pass, whose logits exist at once
@@ -44,9 +45,10 @@ def linear_r_drop(
     return _loss(features, weight, bias, targets, label_smoothing, alpha=alpha)
 
 
-def _loss(*inputs: Any, alpha: float) -> tuple[Tensor, Tensor]:
-    learning = torch.is_grad_enabled() and any(each.requires_grad for each in inputs[:3])
-    return _LinearLoss.apply(*inputs, alpha, learning)
+def _loss(features: Tensor, weight: Tensor, bias: Tensor, *rest: Any, alpha: float) -> tuple[Tensor, Tensor]:
+    inputs = (widened(features), weight, bias)
+    learning = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
+    return _LinearLoss.apply(*inputs, *rest, alpha, learning, product_type(weight))
 
 
 class _LinearLoss(torch.autograd.Function):
@@ -66,30 +68,32 @@ class _LinearLoss(torch.autograd.Function):
         label_smoothing: float,
         alpha: float,
         learning: bool,
+        dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         (num_passes, num_rows, _), vocab_size = features.shape, weight.size(0)
         grad_features = torch.empty_like(features)
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         nll, spread, divergence = (features.new_zeros(()) for _ in range(3))
-        many = num_passes * num_rows >= MANY_ROWS
-        ahead = map_of(weight) if many else None
-        back = map_of(weight.t()) if many and learning else None
+        narrow = dtype != weight.dtype
+        laid_out = narrow or num_passes * num_rows >= MANY_ROWS
+        ahead = map_of(weight, dtype) if laid_out else None
+        back = map_of(weight.t(), dtype) if laid_out and learning else None
         buffers = features.new_empty(2, num_passes * min(ROWS, num_rows), vocab_size)
         for start in range(0, num_rows, ROWS):
             answers = targets[start : start + ROWS]
             rows = features[:, start : start + ROWS].flatten(0, 1)  # [C, R], [2C, R] of two passes
-            logits, log_probs = buffers[:, : len(rows)]
+            scratch, log_probs = buffers[:, : len(rows)]
             if ahead is None:
-                torch.addmm(bias, rows, weight.t(), out=logits)
+                logits = torch.addmm(bias, rows, weight.t(), out=scratch)
             else:
                 logits = ahead(rows, bias)
-            torch.log_softmax(logits, dim=1, out=log_probs)
+            torch.log_softmax(logits, dim=1, dtype=log_probs.dtype, out=log_probs)
             places = answers.repeat(num_passes).unsqueeze(1)
             nll -= log_probs.gather(1, places).sum()
             if label_smoothing:
                 spread += (logits[:, 0] - log_probs[:, 0]).sum()  # of the logarithms of the norms
             if alpha:
-                difference = torch.sub(log_probs, log_probs.roll(len(answers), dims=0), out=logits)
+                difference = torch.sub(log_probs, log_probs.roll(len(answers), dims=0), out=scratch)
                 own = (log_probs.exp() * difference).sum(dim=1, keepdim=True)  # KL(p|q), then KL(q|p)
                 divergence += own.sum()
             if not learning:
@@ -99,10 +103,14 @@ class _LinearLoss(torch.autograd.Function):
                 pull = difference.sub_(own).mul_(slope).add_(slope).sub_(slope.roll(len(answers), dims=0))
                 slope.add_(pull, alpha=alpha / 2)
             slope.scatter_add_(1, places, slope.new_full(places.shape, label_smoothing - 1))
+            grad_bias += slope.sum(dim=0)
+            slope = slope.to(dtype)
             grad_rows = torch.mm(slope, weight) if back is None else back(slope, None)
             grad_features[:, start : start + ROWS] = grad_rows.unflatten(0, (num_passes, -1))
-            grad_weight.addmm_(slope.t(), rows)
-            grad_bias += slope.sum(dim=0)
+            if narrow:
+                grad_weight += slope.t() @ rows.to(dtype)
+            else:
+                grad_weight.addmm_(slope.t(), rows)
         if label_smoothing:
             feature_sum, weight_sum = features.sum(dim=(0, 1)), weight.sum(dim=0)
             num_logits = num_passes * num_rows  # of each piece
@@ -123,4 +131,4 @@ class _LinearLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         grad = grad / ctx.num_passes
-        return *(grad * each for each in ctx.saved_tensors), None, None, None, None
+        return *(grad * each for each in ctx.saved_tensors), None, None, None, None, None

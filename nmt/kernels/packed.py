@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.kernels.choice import fast
+from nmt.kernels.choice import fast, product_type
 
 # x [..., I] and a bias [O] or None to `x W^T + b` [..., O].
 Map = Callable[[Tensor, Tensor | None], Tensor]
@@ -25,16 +25,24 @@ _Pool = dict[Hashable, tuple[Tensor, Map]]
 _pool: ContextVar[_Pool | None] = ContextVar("packed", default=None)
 
 
-def map_of(weight: Tensor) -> Map:
+def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
     """`x W^T + b` for weight W [O, I], laid out now where torch can, in a copy; no gradient passes.
 
-    Where it cannot (another device or type than a CPU's float32, a torch without oneDNN) the map is `F.linear`.
+    Where it cannot (another device or type than a CPU's float32 and bfloat16, a torch without oneDNN) the map is
+    `F.linear`. All of it is in `dtype`; None is what autocast says, or the weight's own type.
     """
-    weight = weight.detach()
-    if not (weight.is_cpu and weight.dtype == torch.float32 and fast(weight) and _available()):
-        return lambda x, bias: F.linear(x, weight, bias)
+    dtype = product_type(weight) if dtype is None else dtype
+    weight = weight.detach().to(dtype)
+    if not (weight.is_cpu and dtype in (torch.float32, torch.bfloat16) and fast(weight) and _available()):
+        return lambda x, bias: F.linear(x.to(dtype), weight, _maybe(bias, dtype))
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-    return lambda x, bias: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+    return lambda x, bias: torch.ops.mkldnn._linear_pointwise(
+        x.to(dtype), packed, _maybe(bias, dtype), "none", [], ""
+    )
+
+
+def _maybe(bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    return None if bias is None else bias.to(dtype)
 
 
 def _available() -> bool:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from nmt.kernels.choice import product_type, widened
 from nmt.kernels.packed import Map, map_of, pooled_map, same
 
 
@@ -32,17 +33,18 @@ class _Gathered:
     def __init__(self, shared: Tensor, transposed: bool) -> None:
         self.inputs: list[Tensor] = []
         self.grads: list[Tensor] = []
+        self.dtype = product_type(shared)
         self._rows = shared.detach() if transposed else shared.detach().transpose(-2, -1)  # [..., O, I]
 
     @cached_property
     def ahead(self) -> Map:
         """`x M + b` [..., T, O] of x [..., T, I]."""
-        return _map(self._rows)
+        return _map(self._rows, self.dtype)
 
     @cached_property
     def back(self) -> Map:
         """`dy M^T` [..., T, I] of dy [..., T, O]."""
-        return _map(self._rows.transpose(-2, -1))
+        return _map(self._rows.transpose(-2, -1), self.dtype)
 
     def take(self) -> tuple[Tensor, Tensor]:
         """Both, [..., T, I] and [..., T, O] over all steps; nothing is kept."""
@@ -51,9 +53,12 @@ class _Gathered:
         return joined
 
 
-def _map(rows: Tensor) -> Map:
+def _map(rows: Tensor, dtype: torch.dtype) -> Map:
     """`x W^T`, for one W [O, I] or for one of each sentence [B, O, I], which has no bias."""
-    return map_of(rows) if rows.dim() == 2 else lambda x, _: x @ rows.transpose(-2, -1)
+    if rows.dim() == 2:
+        return map_of(rows, dtype)
+    columns = rows.to(dtype).transpose(-2, -1)
+    return lambda x, _: x.to(dtype) @ columns
 
 
 # The shared tensors met so far in the block: by what they are and how they are used, the tensor (kept, so that no
@@ -126,7 +131,8 @@ class _Shared(torch.autograd.Function):
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         inputs, grads = ctx.gathered.take()
         left, right = (grads, inputs) if ctx.transposed else (inputs, grads)
-        return left.transpose(-2, -1) @ right, grads.sum(dim=0) if ctx.has_bias else None, None, None
+        grad_bias = widened(grads.sum(dim=0)) if ctx.has_bias else None
+        return widened(left.transpose(-2, -1) @ right), grad_bias, None, None
 
 
 class _Step(torch.autograd.Function):
@@ -139,15 +145,17 @@ class _Step(torch.autograd.Function):
         bias: Tensor | None,
         gathered: _Gathered,
     ) -> Tensor:
+        x = x.to(gathered.dtype)
         ctx.save_for_backward(x, shared)  # the latter so that a change of it before the gradient is an error
         ctx.gathered = gathered
-        return gathered.ahead(x, bias)
+        return widened(gathered.ahead(x, bias))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None, None]:
         x, _ = ctx.saved_tensors
+        grad = grad.to(x.dtype)
         ctx.gathered.inputs.append(x)
         ctx.gathered.grads.append(grad)
-        back = ctx.gathered.back(grad, None) if ctx.needs_input_grad[0] else None
+        back = widened(ctx.gathered.back(grad, None)) if ctx.needs_input_grad[0] else None
         return back, grad.new_zeros(()), None, None, None

@@ -1,0 +1,117 @@
+"""Under a CPU's autocast to bfloat16 the fast kernels multiply in it, and are as near to float32 as plain autocast."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nmt import kernels
+from nmt.decoding import beam_search
+from nmt.kernels.packed import map_of
+from nmt.losses import output_loss, output_r_drop
+from nmt.models.cells import GRULayer
+from tests.test_gru import EOS, PAD, build, every_case, sources, targets
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def narrow():
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+def distance(ours, exact):
+    """Of lists of tensors, as vectors: |a - b| / |b|."""
+    a, b = (torch.cat([each.detach().double().flatten() for each in results]) for results in (ours, exact))
+    return float((a - b).norm() / b.norm())
+
+
+def compared(results):
+    """How far `results()` is from float32 under autocast, with fast kernels and with plain ones."""
+    with kernels.using("plain"):
+        exact = results()
+        with narrow():
+            plain = results()
+    with narrow():
+        fast = results()
+    assert [each.dtype for each in fast[1:]] == [each.dtype for each in exact[1:]]
+    assert not all(torch.equal(ours, theirs) for ours, theirs in zip(fast, exact, strict=True))
+    return distance(fast, exact), distance(plain, exact)
+
+
+def test_autocast_to_anything_else_is_plain():
+    with torch.autocast("cpu", torch.float16):
+        assert not kernels.fast(torch.zeros(1))
+    with narrow():
+        assert kernels.fast(torch.zeros(1))
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_map_rounds_what_goes_in_and_what_comes_out(biased):
+    weight, bias, x = torch.randn(96, 40), torch.randn(96) if biased else None, torch.randn(7, 40)
+    with narrow():
+        outputs = map_of(weight)(x, bias)
+    assert outputs.dtype == torch.bfloat16
+    rounded = [None if each is None else each.bfloat16().double() for each in (x, weight, bias)]
+    torch.testing.assert_close(outputs.double(), F.linear(*rounded), rtol=2**-8, atol=1e-6)
+    assert map_of(weight, torch.bfloat16)(x, bias).equal(outputs)
+
+
+@pytest.mark.parametrize("alpha", [None, 2.0], ids=["plain", "r_drop"])
+@pytest.mark.parametrize("rows", [4, 1000], ids=["parts", "whole"])
+def test_the_losses(monkeypatch, alpha, rows):
+    monkeypatch.setattr("nmt.kernels.loss.ROWS", rows)
+    output = torch.nn.Linear(32, 130)
+    features = torch.randn(*(() if alpha is None else (2,)), 3, 16, 32, requires_grad=True)
+    targets = torch.randint(1, 130, (3, 16))
+    options = {"pad_id": PAD, "label_smoothing": 0.1} | ({} if alpha is None else {"alpha": alpha})
+    loss = output_loss if alpha is None else output_r_drop
+
+    def results():
+        found = loss(features, output, targets, **options)
+        return [found.nll, *torch.autograd.grad(found.smoothed, [features, *output.parameters()])]
+
+    fast, plain = compared(results)
+    assert fast < 1.2 * plain
+
+
+def test_a_layer():
+    layer = GRULayer(input_size=24, hidden_size=32)
+    inputs, hidden = torch.randn(8, 9, 24, requires_grad=True), torch.randn(8, 32, requires_grad=True)
+
+    def results():
+        outputs, (last,) = layer.run(inputs, (hidden,))
+        loss = outputs.float().sin().sum() + last.float().square().sum()
+        return [outputs, *torch.autograd.grad(loss, [inputs, hidden, *layer.parameters()])]
+
+    fast, plain = compared(results)
+    assert fast < 1.2 * plain
+
+
+@every_case
+def test_a_whole_translator(case):
+    model = build(case).float()
+    (src, mask), tgt_in = sources(), targets()
+    tgt_out = torch.cat((tgt_in[:, 1:], torch.full((len(tgt_in), 1), EOS)), dim=1)
+
+    def results():
+        model.zero_grad()
+        features, weights = model.read(model.encode(src, mask), tgt_in, need_weights=True)
+        loss = output_loss(features, model.output, tgt_out, pad_id=PAD, label_smoothing=0.1)
+        (loss.smoothed if weights is None else loss.smoothed + weights.float().square().sum()).backward()
+        return [features, *(p.grad.clone() for p in model.parameters())]
+
+    fast, plain = compared(results)
+    assert fast < 2 * plain + 0.01  # of weights this large, in stacks, rounding is chance
+
+
+@every_case
+def test_searches_score_alike(case):
+    model = build(case).float()
+    src, _ = sources()
+    with narrow():
+        narrowly = beam_search(model, src, beam_size=3)
+    for ours, theirs in zip(narrowly, beam_search(model, src, beam_size=3), strict=True):
+        if ours[0].ids == theirs[0].ids:
+            assert ours[0].score == pytest.approx(theirs[0].score, rel=0.05, abs=0.05)
