@@ -107,6 +107,22 @@ def test_a_whole_translator(case):
 
 
 @every_case
+def test_a_translator_that_is_in_bfloat16_itself_stays_so(case):
+    model = build(case).bfloat16()
+    (src, mask), tgt_in = sources(), targets()
+    features, _ = model.read(model.encode(src, mask), tgt_in)
+    features.sum().backward()
+    assert features.dtype == torch.bfloat16
+
+
+def test_a_processor_without_products_in_bfloat16_takes_weights_as_they_are(monkeypatch):
+    monkeypatch.setattr("nmt.kernels.packed._available", lambda dtype: dtype == torch.float32)
+    weight, x = torch.randn(96, 40), torch.randn(7, 40)
+    with narrow():
+        torch.testing.assert_close(map_of(weight)(x, None), F.linear(x, weight))
+
+
+@every_case
 def test_searches_score_alike(case):
     model = build(case).float()
     src, _ = sources()

@@ -48,5 +48,7 @@ def product_type(x: Tensor) -> torch.dtype:
 
 
 def widened(x: Tensor) -> Tensor:
-    """x, in float32 where it is narrower: the type of states, gates and sums, whatever products are computed in."""
+    """x in the type of states, gates and sums: under autocast, whatever products are computed in, at least float32."""
+    if not torch.is_autocast_enabled(x.device.type):
+        return x
     return x.to(torch.promote_types(x.dtype, torch.float32))

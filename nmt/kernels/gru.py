@@ -113,5 +113,5 @@ class _Sequence(torch.autograd.Function):
             direct = _grad_gates(grad_hidden, states[t], rz[t], n[t], b_n[t], grad_a[t], grad_b[t])
             grad_hidden = direct.add_(back(grad_b[t], None))
         flat = grad_b.view(-1, 3 * size)
-        grad_weight = widened(flat.t().to(ctx.dtype) @ states[:-1].reshape(-1, size).to(ctx.dtype))
-        return grad_a.transpose(0, 1), grad_hidden, grad_weight, flat.sum(dim=0), None
+        grad_weight = flat.t().to(ctx.dtype) @ states[:-1].reshape(-1, size).to(ctx.dtype)
+        return grad_a.transpose(0, 1), grad_hidden, grad_weight.to(weight.dtype), flat.sum(dim=0), None

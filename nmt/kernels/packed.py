@@ -28,12 +28,12 @@ _pool: ContextVar[_Pool | None] = ContextVar("packed", default=None)
 def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
     """`x W^T + b` for weight W [O, I], laid out now where torch can, in a copy; no gradient passes.
 
-    Where it cannot (another device or type than a CPU's float32 and bfloat16, a torch without oneDNN) the map is
-    `F.linear`. All of it is in `dtype`; None is what autocast says, or the weight's own type.
+    Where it cannot (another device or type than a CPU's float32 and, on some, bfloat16; a torch without oneDNN) the map
+    is `F.linear`. All of it is in `dtype`; None is what autocast says, or the weight's own type.
     """
     dtype = product_type(weight) if dtype is None else dtype
     weight = weight.detach().to(dtype)
-    if not (weight.is_cpu and dtype in (torch.float32, torch.bfloat16) and fast(weight) and _available()):
+    if not (weight.is_cpu and fast(weight) and _available(dtype)):
         return lambda x, bias: F.linear(x.to(dtype), weight, _maybe(bias, dtype))
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
     return lambda x, bias: torch.ops.mkldnn._linear_pointwise(
@@ -45,9 +45,13 @@ def _maybe(bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return None if bias is None else bias.to(dtype)
 
 
-def _available() -> bool:
+def _available(dtype: torch.dtype) -> bool:
     backend: Any = torch.backends.mkldnn  # oneDNN's earlier name
-    return backend.is_available() and backend.enabled and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    if not (backend.is_available() and backend.enabled and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+        return False
+    return dtype == torch.float32 or (
+        dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
 
 
 @contextmanager

@@ -131,8 +131,8 @@ class _Shared(torch.autograd.Function):
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         inputs, grads = ctx.gathered.take()
         left, right = (grads, inputs) if ctx.transposed else (inputs, grads)
-        grad_bias = widened(grads.sum(dim=0)) if ctx.has_bias else None
-        return widened(left.transpose(-2, -1) @ right), grad_bias, None, None
+        # In the type of the products; autograd takes it to that of the tensors.
+        return left.transpose(-2, -1) @ right, grads.sum(dim=0) if ctx.has_bias else None, None, None
 
 
 class _Step(torch.autograd.Function):
@@ -157,5 +157,5 @@ class _Step(torch.autograd.Function):
         grad = grad.to(x.dtype)
         ctx.gathered.inputs.append(x)
         ctx.gathered.grads.append(grad)
-        back = widened(ctx.gathered.back(grad, None)) if ctx.needs_input_grad[0] else None
+        back = ctx.gathered.back(grad, None) if ctx.needs_input_grad[0] else None
         return back, grad.new_zeros(()), None, None, None
