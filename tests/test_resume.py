@@ -363,9 +363,10 @@ def test_so_it_is_with_text_that_is_read_as_it_goes(batch, workspace, text):
     assert log_of(whole).count("pass 1 reads") == 3  # the text was begun anew
 
 
-def test_so_it_is_in_double_precision(workspace):
-    settings = [*SMALL, *EVEN, "trainer.precision=64-true"]
-    directory, expected = workspace / "double", workspace / "double_whole"
+@pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
+def test_so_it_is_in_other_precisions(precision, workspace):
+    settings = [*SMALL, *EVEN, f"trainer.precision={precision}"]
+    directory, expected = workspace / precision, workspace / f"{precision}_whole"
     assert train(expected, settings) == 0, log_of(expected)
     assert train(directory, settings, die_at_batch(20)) == -signal.SIGKILL, log_of(directory)
     assert go_on(directory) == 0, log_of(directory)
