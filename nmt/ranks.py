@@ -49,15 +49,16 @@ def started(form: str) -> str:
     """
     if int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1 and not dist.is_torchelastic_launched():
         return f"job_{os.environ['SLURM_JOB_ID']}_{os.environ['SLURM_STEP_ID']}"
-    return _start().strftime(form)
+    return _start()[0].strftime(form)
 
 
 @functools.cache
-def _start() -> datetime:
+def _start() -> tuple[datetime, Any]:
+    """When the run started, and the store that said so: rank 0 may hold it for all, and the others may ask later."""
     now = datetime.now()
     if not dist.is_torchelastic_launched():
-        return now
+        return now, None
     store, number, _ = next(dist.rendezvous("env://"))
     if number == 0:
         store.set("nmt/started", now.isoformat())
-    return datetime.fromisoformat(store.get("nmt/started").decode())
+    return datetime.fromisoformat(store.get("nmt/started").decode()), store

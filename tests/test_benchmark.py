@@ -111,9 +111,8 @@ def test_products_are_those_of_the_equations(run, expected):
 @pytest.mark.parametrize("model", ["gru", "transformer"])
 def test_a_training_step_multiplies_as_often_as_pytorch_counts(model, kernels, monkeypatch):
     """But for the gradient of the encoder's first states, zeros that nothing learns: torch's layer leaves it out."""
-    monkeypatch.setattr(
-        "nmt.kernels.packed._available", lambda: False
-    )  # PyTorch does not count oneDNN's products
+    # PyTorch does not count oneDNN's products.
+    monkeypatch.setattr("nmt.kernels.packed._available", lambda dtype: False)
     step, batches = make_step(model, kernels=kernels), make_batches()
     products = benchmark.products_of(step, batches)
     ours = sum(count * part.operations for each, count in products.items() for part in each.with_gradients())

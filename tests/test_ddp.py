@@ -422,8 +422,17 @@ def test_a_loss_that_is_no_number_on_one_ends_both_and_names_the_rows_of_both(wo
 
 
 def test_all_processes_agree_when_the_run_started(tmp_path):
+    rendezvous = torch.distributed.rendezvous
+
+    def late(url: str) -> Any:
+        found = next(rendezvous(url))
+        time.sleep(0.5)  # in which rank 0 goes on
+        yield found
+
     def function() -> None:
-        time.sleep(1.1 * int(os.environ["RANK"]))
+        if os.environ["RANK"] == "1":
+            torch.distributed.rendezvous = late
+            time.sleep(1.1)
         (tmp_path / os.environ["RANK"]).write_text(ranks.started("%Y-%m-%d_%H-%M-%S.%f"))
         while len(list(tmp_path.glob("[0-9]"))) < 2:  # rank 0 has the store
             time.sleep(0.05)
