@@ -51,19 +51,21 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     bar: Any = tqdm(total=3 + len(composed) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
     with bar, tempfile.TemporaryDirectory() as directory:
         data, preparation = prepare(cfg.data, cfg.seed, Path(directory) / "cache", bar)
-        batches = measure.first(data.train_dataloader(), cfg.num_batches, device)
+        num_turns = cfg.repeats + 1
+        batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
         if not batches:
             raise UserError("the data give no batch")
+        turns = measure.in_turns(batches, num_turns, cfg.num_batches)
         subjects = {}
         for name, (each, _) in composed.items():
-            bar.set_description(f"{name}: memory, products")
+            bar.set_description(f"{name}: memory")
             build = partial(build_step, each, data.tokenizer, device)
-            subjects[name] = Subject(build, batches, decoding=decodings[name])
+            subjects[name] = Subject(build, turns, decoding=decodings[name])
             bar.update()
-        for turn in range(cfg.repeats + 1):
+        for turn in range(num_turns):
             for name, subject in subjects.items():
                 bar.set_description(f"{name}: turn {turn} of {cfg.repeats}")
-                subject.take_turn(data.train_dataloader(), counts=turn > 0)
+                subject.take_turn(turn, data.train_dataloader())
                 bar.update()
         for name, (each, own) in composed.items():
             bar.set_description(f"{name}: where time goes, start-up")
@@ -77,8 +79,10 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         "settings": OmegaConf.to_container(cfg, resolve=True),
         "data": preparation
         | {
-            "num_batches": len(batches),
-            "num_target_tokens": measure.num_target_tokens(batches, data.tokenizer.pad_id),
+            "num_batches": len(turns[0]),
+            "num_target_tokens": measure.num_target_tokens(
+                itertools.chain.from_iterable(turns[1:]), data.tokenizer.pad_id
+            ),
             "padding": measure.padding_shares(data.sampler("train", shuffle=True)),
         },
         "variants": {

@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode
 
 from nmt import benchmark
-from nmt.benchmark import Product, TrainingStep, steps
-from nmt.data.batching import TokenBatchSampler, collate
+from nmt.benchmark import Product, TrainingStep, steps, subjects
+from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
 from nmt.module import TranslationModule
 from nmt.run import instantiate
@@ -215,11 +215,16 @@ def test_every_timed_translation_has_the_same_length(beam_size, monkeypatch):
     assert [len(hypotheses[0].ids) for hypotheses in found] == [7] * 6
 
 
+def test_each_turn_has_other_batches_while_there_are_any():
+    assert benchmark.in_turns([1, 2, 3, 4, 5], 3, 2) == [[1, 2], [3, 4], [5, 1]]
+    assert benchmark.in_turns([1], 2, 3) == [[1], [1]]
+
+
 def test_int8_translates_with_a_copy_and_leaves_training_alone():
     step = make_step("gru")
     decoding = load_script().decoding_of(compose("int8=true", "beam_size=2"), torch.device("cpu"))
     assert decoding[:3] == (2, 2, 16)
-    subject = benchmark.Subject(lambda: step, make_batches(), decoding=decoding)
+    subject = benchmark.Subject(lambda: step, [make_batches()], decoding=decoding)
     before = [weight.clone() for weight in step.module.parameters()]
     decoder = subject._decoder()
     assert not isinstance(decoder.output, nn.Linear)
@@ -272,7 +277,14 @@ def test_two_results_without_a_variant_in_common_are_not_compared():
 # --- the command ----------------------------------------------------------------------------------------
 
 
-def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_path, capsys):
+def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_path, capsys, monkeypatch):
+    trained: list[list[Batch]] = []
+
+    def remember(step, batches):
+        trained.append(batches)
+        return steps.train_seconds(step, batches)
+
+    monkeypatch.setattr(subjects, "train_seconds", remember)
     script = load_script()
     overrides = [
         *(*TINY_DATA, *SIZES["gru"], "attentions=[luong_dot,none]", "startup=false", "device=cpu"),
@@ -286,6 +298,13 @@ def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_pa
     assert json.loads((tmp_path / "result.json").read_text()) == result
     assert list(result["variants"]) == ["luong_dot", "none"]
     assert result["data"]["num_batches"] == 2
+    turns = [trained[-6 + 2 * turn] for turn in range(3)]  # the calls before them are for the memory
+    assert all(turn is same for turn, same in zip(turns, trained[-5::2], strict=True))
+    assert len({tuple(batch.indices.tolist()) for turn in turns for batch in turn}) == 3 * 2
+    pad_id = int(min(batch.src.min() for turn in turns for batch in turn))
+    assert result["data"]["num_target_tokens"] == sum(
+        int((batch.tgt_out != pad_id).sum()) for turn in turns[1:] for batch in turn
+    )
     assert result["data"]["num_pairs"] == 210
     for variant in result["variants"].values():
         measures = variant["measures"]

@@ -93,6 +93,12 @@ def first(batches: Iterable[Batch], num_batches: int, device: torch.device) -> l
     ]
 
 
+def in_turns(batches: Sequence[Batch], num_turns: int, num_batches: int) -> list[list[Batch]]:
+    """`batches`, `num_batches` to a turn, each turn others while there are any, and then from the first again."""
+    endless = itertools.cycle(batches)
+    return [list(itertools.islice(endless, min(num_batches, len(batches)))) for _ in range(num_turns)]
+
+
 def num_target_tokens(batches: Iterable[Batch], pad_id: int) -> int:
     """Target pieces, end of sentence included, padding not."""
     return sum(int(padding_mask(batch.tgt_out, pad_id).sum()) for batch in batches)

@@ -1,6 +1,7 @@
 """One of the variants that take turns: what was measured of it so far."""
 
 import copy
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -28,46 +29,52 @@ class Decoding(NamedTuple):
 
 
 class Subject:
-    """A model in training on `batches`, built by `build`, which gives the same first weights each time."""
+    """A model in training on the batches of one turn after the other, built by `build`, which gives the same first
+    weights each time."""
 
     def __init__(
-        self, build: Callable[[], TrainingStep], batches: Sequence[Batch], *, decoding: Decoding
+        self, build: Callable[[], TrainingStep], turns: Sequence[Sequence[Batch]], *, decoding: Decoding
     ) -> None:
-        self.batches, self.decoding = batches, decoding
-        self.device = batches[0].src.device
+        self.turns, self.decoding = turns, decoding
+        self.device = turns[0][0].src.device
         self.figures: dict[str, list[float]] = {}
         self.operators: dict[str, float] = {}
         self.costs: dict[str, Cost] = {}
+        batches = itertools.chain.from_iterable(turns)
         largest = max(batches, key=lambda batch: batch.src.numel() + batch.tgt_in.numel())
         memory = peak_memory(lambda: train_seconds(build(), [largest] * 2), self.device)
         if memory is not None:
             self.figures["memory_mib"] = [memory / 2**20]
         self.step = build()
-        self.products = products_of(self.step, batches)
 
-    def take_turn(self, loader: Iterable[Batch], *, counts: bool) -> None:
-        """Measure everything once. The products stand just before and after the training they are held against."""
-        before = measure_products(self.products, self.device)
-        seconds = train_seconds(self.step, self.batches)
-        after = measure_products(self.products, self.device)
+    def take_turn(self, turn: int, loader: Iterable[Batch]) -> None:
+        """Measure everything once, on the batches of this turn; the first, turn 0, does not count.
+
+        The products stand just before and after the training they are held against.
+        """
+        batches = self.turns[turn]
+        products = products_of(self.step, batches)
+        before = measure_products(products, self.device)
+        seconds = train_seconds(self.step, batches)
+        after = measure_products(products, self.device)
         translator = self.step.module.translator
         alone = sum(cost.seconds for cost in [*before.values(), *after.values()]) / 2
         operations = sum(cost.operations for cost in before.values())
-        waiting = self._waiting_seconds(loader)
-        sources = [batch.src for batch in self.batches[: self.decoding.num_batches]]
+        waiting = self._waiting_seconds(loader, len(batches))
+        sources = [batch.src for batch in batches[: self.decoding.num_batches]]
         num_sentences = sum(len(src) for src in sources)
         decode = partial(self._decode_seconds, self._decoder(), sources)
         figures = {
-            "train_tokens_per_second": num_target_tokens(self.batches, translator.pad_id) / seconds,
+            "train_tokens_per_second": num_target_tokens(batches, translator.pad_id) / seconds,
             "efficiency": alone / seconds,
             "train_gflops": operations / seconds / 1e9,
             "products_gflops": operations / alone / 1e9,
-            "square_gflops": measure_square(self.device, next(iter(self.products)).dtype).gflops,
+            "square_gflops": measure_square(self.device, next(iter(products)).dtype).gflops,
             "loader_share": waiting / (waiting + seconds),
             "greedy_sentences_per_second": num_sentences / decode(beam_size=1),
             "beam_sentences_per_second": num_sentences / decode(beam_size=self.decoding.beam_size),
         }
-        if counts:
+        if turn > 0:
             self.costs = after
             for key, value in figures.items():
                 self.figures.setdefault(key, []).append(value)
@@ -85,15 +92,15 @@ class Subject:
         with using(self.step.kernels):
             return decode_seconds(translator, sources, beam_size=beam_size, length=self.decoding.length)
 
-    def _waiting_seconds(self, loader: Iterable[Batch]) -> float:
-        """Seconds for as many batches from the loader, and to bring them to the device."""
+    def _waiting_seconds(self, loader: Iterable[Batch], num_batches: int) -> float:
+        """Seconds for so many batches from the loader, and to bring them to the device."""
         started = time.perf_counter()
-        first(loader, len(self.batches), self.device)
+        first(loader, num_batches, self.device)
         return time.perf_counter() - started
 
     def find_operators(self, num_operators: int) -> None:
         """Profile the training; after the turns, as it slows what it watches."""
-        self.operators = operator_shares(self.step, self.batches, num_operators=num_operators)
+        self.operators = operator_shares(self.step, self.turns[-1], num_operators=num_operators)
 
     def result(self) -> dict[str, Any]:
         total = sum(cost.seconds for cost in self.costs.values())

@@ -134,7 +134,7 @@ def _facts(result: dict[str, Any]) -> str:
         [
             f"{machine['gpu'] or machine['cpu']}, {machine['num_threads']} of {machine['num_cores']} cores "
             f"(load {machine['load']}), torch {machine['torch']}, {settings['precision']}",
-            f"{data['num_batches']} batches of at most {settings['data']['max_tokens']:,} tokens, "
+            f"{data['num_batches']} batches a turn, of at most {settings['data']['max_tokens']:,} tokens, "
             f"{data['num_target_tokens']:,} target tokens; padding {padding['source']:.1%} of the source, "
             f"{padding['target']:.1%} of the target, {padding['both']:.1%} in all",
             f"{data['num_pairs']:,} pairs prepared at {data['prepare_pairs_per_second']:,.0f}/s "
