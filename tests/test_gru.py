@@ -687,26 +687,20 @@ def test_maps_start_as_glorot_and_bengio_say_and_their_biases_at_zero():
         assert layer.bias is None or not layer.bias.any()
 
 
-@pytest.mark.parametrize(("cell", "gates"), [(GRULayer, 3), (LSTMLayer, 4)])
+@pytest.mark.parametrize(("cell", "gates"), [(GRULayer, 3), (LSTMLayer, 4), (LayerNormGRULayer, 3)])
 def test_each_gate_starts_by_itself_with_orthogonal_recurrences(cell, gates):
     model = untouched(embedding_size=96, hidden_size=64, cell=cell)
     for layer in (model.encoder.forwards[0], model.encoder.backwards[0], model.decoder.rnn.layers[0]):
+        if cell is LayerNormGRULayer:
+            from_input, from_hidden = layer.from_input.weight, layer.from_hidden.weight
+        else:
+            from_input, from_hidden = layer.weight_ih_l0, layer.weight_hh_l0
+            assert not layer.bias_ih_l0.any()
+            assert not layer.bias_hh_l0.any()
         bound = (6 / (96 + 64)) ** 0.5
-        assert layer.weight_ih_l0.abs().max() <= bound
-        assert layer.weight_ih_l0.var().item() == pytest.approx(bound**2 / 3, rel=0.1)
-        for gate in layer.weight_hh_l0.chunk(gates):
-            torch.testing.assert_close(gate @ gate.T, torch.eye(64), rtol=0, atol=1e-5)
-        assert not layer.bias_ih_l0.any()
-        assert not layer.bias_hh_l0.any()
-
-
-def test_gates_with_layer_normalisation_start_like_those_without():
-    model = untouched(embedding_size=96, hidden_size=64, cell=LayerNormGRULayer)
-    for layer in (model.encoder.forwards[0], model.encoder.backwards[0], model.decoder.rnn.layers[0]):
-        bound = (6 / (96 + 64)) ** 0.5
-        assert layer.from_input.weight.abs().max() <= bound
-        assert layer.from_input.weight.var().item() == pytest.approx(bound**2 / 3, rel=0.1)
-        for gate in layer.from_hidden.weight.chunk(3):
+        assert from_input.abs().max() <= bound
+        assert from_input.var().item() == pytest.approx(bound**2 / 3, rel=0.1)
+        for gate in from_hidden.chunk(gates):
             torch.testing.assert_close(gate @ gate.T, torch.eye(64), rtol=0, atol=1e-5)
 
 
