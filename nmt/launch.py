@@ -60,6 +60,12 @@ def first_rank_first(trainer: L.Trainer) -> Iterator[None]:
         dist.barrier(group)
 
 
+def part() -> None:
+    """Leave the group of processes after their last exchange: as torch asks, and not only in the interpreter's exit."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
 def end_children(trainer: L.Trainer) -> None:
     """End the processes that Lightning has started: they would wait for gradients that never come."""
     kill = getattr(trainer.strategy.launcher, "kill", None)

@@ -136,6 +136,7 @@ def train(
             reason = str(error).splitlines()[0]
             raise UserError(f"another process of the run has ended, see its error ({reason})") from error
         raise
+    launch.part()
     if not trainer.is_global_zero:
         return {}
     print(summarize(trainer, module, run_dir))

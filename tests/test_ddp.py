@@ -1,8 +1,11 @@
 """Two processes train as one does with twice the batches, write as one, and end together."""
 
+import contextlib
+import faulthandler
 import json
 import multiprocessing
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -53,9 +56,12 @@ DDP = ["trainer=ddp", "trainer.devices=2"]
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """One that no socket is given by itself in the seconds until it is listened to."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port")
 
 
 def in_processes(function: Callable[[], None], log: Path, number: int = 2) -> list[int]:
@@ -72,6 +78,7 @@ def in_processes(function: Callable[[], None], log: Path, number: int = 2) -> li
                 TORCHELASTIC_USE_AGENT_STORE="False",
             )
         sys.stdout = sys.stderr = log.open("a", buffering=1)
+        faulthandler.enable(sys.stderr)
         train_script.quieten()
         try:
             function()
@@ -83,8 +90,10 @@ def in_processes(function: Callable[[], None], log: Path, number: int = 2) -> li
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=60)
-        process.kill()
+        process.join(timeout=100)
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGABRT)
+            process.join()
     return [process.exitcode for process in processes]
 
 
@@ -95,6 +104,7 @@ def train(
         before()
         cache = run_dir.parent / "cache"
         train_script.train(compose([*overrides, f"run_dir={run_dir}", f"data.cache_dir={cache}"]))
+        assert not torch.distributed.is_initialized()  # each has left the group before it exits
 
     return in_processes(function, log_file(run_dir), number)
 
@@ -284,11 +294,29 @@ def command(*arguments: str, script: Path = ROOT / "scripts" / "train.py") -> li
 
 
 def start(arguments: list[str], log: Path) -> subprocess.Popen:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONFAULTHANDLER": "1",  # SIGABRT has each write where it stands
+    }
     with log.open("ab") as file:
         return subprocess.Popen(
             [sys.executable, *arguments], stdout=file, stderr=file, cwd=ROOT, env=environment
         )
+
+
+def ended(processes: list[subprocess.Popen], directory: Path, timeout: float = 100) -> list[int]:
+    """Exit status of each. After `timeout` seconds all that name `directory` write where they stand, and are ended."""
+    until = time.monotonic() + timeout
+    for process in processes:
+        try:
+            process.wait(timeout=max(0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            for number in processes_of(directory):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGABRT)
+    return [process.wait() for process in processes]
 
 
 def test_lightning_starts_its_processes(workspace, alone):
@@ -296,7 +324,7 @@ def test_lightning_starts_its_processes(workspace, alone):
     process = start(
         command(f"log_dir={workspace / 'lightning'}", f"data.cache_dir={workspace / 'cache'}"), log
     )
-    assert process.wait(timeout=100) == 0, log.read_text()
+    assert ended([process], workspace / "lightning") == [0], log.read_text()
     [directory] = (workspace / "lightning" / "small").iterdir()
     assert_trained_alike(directory, alone)
     assert log.read_text().count("BLEU") == 1
@@ -330,7 +358,7 @@ def test_torchrun_starts_one_process_on_each_of_two_nodes(workspace, alone):
             )
         )
         time.sleep(1.1)  # another second, and yet one run directory
-    assert [node.wait(timeout=100) for node in nodes] == [0, 0], log.read_text()
+    assert ended(nodes, workspace / "nodes") == [0, 0], log.read_text()
     [directory] = (workspace / "nodes" / "small").iterdir()
     assert_trained_alike(directory, alone)
     assert log.read_text().count("BLEU") == 1
@@ -364,22 +392,21 @@ def test_one_that_fails_ends_the_run_with_its_error(rank, workspace):
     directory = workspace / f"fault_{rank}"
     arguments = [f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}"]
     process = start(command(*arguments, script=driver), log)
-    assert process.wait(timeout=60) != 0
+    assert ended([process], directory)[0] > 0, log.read_text()
     time.sleep(0.5)
     assert f"error: rank {rank} has had enough" in log.read_text()
     assert "Traceback" not in log.read_text()
     assert not processes_of(directory)
 
 
-def processes_of(directory: Path) -> list[bytes]:
-    """Command lines that name the directory."""
+def processes_of(directory: Path) -> list[int]:
+    """Those whose command lines name the directory."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found.append(file.read_bytes())
-        except OSError:  # gone by now
-            continue
-    return [line for line in found if str(directory).encode() in line]
+        with contextlib.suppress(OSError):  # gone by now
+            if str(directory).encode() in file.read_bytes():
+                found.append(int(file.parent.name))
+    return found
 
 
 def test_a_run_of_two_goes_on_exactly_and_only_with_two(workspace):
