@@ -279,9 +279,11 @@ def test_two_results_without_a_variant_in_common_are_not_compared():
 
 def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_path, capsys, monkeypatch):
     trained: list[list[Batch]] = []
+    learners: list[TrainingStep] = []
 
     def remember(step, batches):
         trained.append(batches)
+        learners.append(step)
         return steps.train_seconds(step, batches)
 
     monkeypatch.setattr(subjects, "train_seconds", remember)
@@ -300,6 +302,8 @@ def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_pa
     assert result["data"]["num_batches"] == 2
     turns = [trained[-6 + 2 * turn] for turn in range(3)]  # the calls before them are for the memory
     assert all(turn is same for turn, same in zip(turns, trained[-5::2], strict=True))
+    one, other = learners[-6:-4]
+    assert learners[-4:] == [other, one, one, other]
     assert len({tuple(batch.indices.tolist()) for turn in turns for batch in turn}) == 3 * 2
     pad_id = int(min(batch.src.min() for turn in turns for batch in turn))
     assert result["data"]["num_target_tokens"] == sum(

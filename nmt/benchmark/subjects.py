@@ -50,16 +50,16 @@ class Subject:
     def take_turn(self, turn: int, loader: Iterable[Batch]) -> None:
         """Measure everything once, on the batches of this turn; the first, turn 0, does not count.
 
-        The products stand just before and after the training they are held against.
+        The products stand just after the training they are held against: before it they would have their shapes made
+        ready for it, which is a part of what training costs.
         """
         batches = self.turns[turn]
-        products = products_of(self.step, batches)
-        before = measure_products(products, self.device)
         seconds = train_seconds(self.step, batches)
-        after = measure_products(products, self.device)
+        products = products_of(self.step, batches)
+        costs = measure_products(products, self.device)
         translator = self.step.module.translator
-        alone = sum(cost.seconds for cost in [*before.values(), *after.values()]) / 2
-        operations = sum(cost.operations for cost in before.values())
+        alone = sum(cost.seconds for cost in costs.values())
+        operations = sum(cost.operations for cost in costs.values())
         waiting = self._waiting_seconds(loader, len(batches))
         sources = [batch.src for batch in batches[: self.decoding.num_batches]]
         num_sentences = sum(len(src) for src in sources)
@@ -75,7 +75,7 @@ class Subject:
             "beam_sentences_per_second": num_sentences / decode(beam_size=self.decoding.beam_size),
         }
         if turn > 0:
-            self.costs = after
+            self.costs = costs
             for key, value in figures.items():
                 self.figures.setdefault(key, []).append(value)
 
