@@ -5,6 +5,7 @@ import json
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -62,14 +63,13 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             build = partial(build_step, each, data.tokenizer, device)
             subjects[name] = Subject(build, turns, decoding=decodings[name])
             bar.update()
+        order = deque(subjects.items())
         for turn in range(num_turns):
-            first = turn % len(
-                subjects
-            )  # each in its turn: who comes later finds shapes of products made ready
-            for name in [*subjects, *subjects][first : first + len(subjects)]:
+            for name, subject in order:
                 bar.set_description(f"{name}: turn {turn} of {cfg.repeats}")
-                subjects[name].take_turn(turn, data.train_dataloader())
+                subject.take_turn(turn, data.train_dataloader())
                 bar.update()
+            order.rotate(-1)  # who comes later finds shapes of products made ready: each is first in its turn
         for name, (each, own) in composed.items():
             bar.set_description(f"{name}: where time goes, start-up")
             subjects[name].find_operators(cfg.num_operators)

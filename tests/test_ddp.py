@@ -90,7 +90,7 @@ def in_processes(function: Callable[[], None], log: Path, number: int = 2) -> li
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=100)
+        process.join(timeout=60)
         if process.is_alive():
             os.kill(process.pid, signal.SIGABRT)
             process.join()
@@ -392,7 +392,7 @@ def test_one_that_fails_ends_the_run_with_its_error(rank, workspace):
     directory = workspace / f"fault_{rank}"
     arguments = [f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}"]
     process = start(command(*arguments, script=driver), log)
-    assert ended([process], directory)[0] > 0, log.read_text()
+    assert ended([process], directory, timeout=60)[0] > 0, log.read_text()
     time.sleep(0.5)
     assert f"error: rank {rank} has had enough" in log.read_text()
     assert "Traceback" not in log.read_text()
