@@ -22,7 +22,9 @@ format: setup           ## let ruff mend what it can
 
 mechanisms: setup       ## train every mechanism on the built-in corpus, print them as one table
 	$(BIN)/python scripts/train.py -m 'attention=glob(*)' log_dir=logs/mechanisms $(ARGS)
-	$(BIN)/python scripts/train.py model=transformer log_dir=logs/mechanisms $(ARGS)
+	$(BIN)/python scripts/train.py attention=bahdanau wiring=update_then_attend log_dir=logs/mechanisms $(ARGS)
+	$(BIN)/python scripts/train.py model=gru_layer_norm log_dir=logs/mechanisms $(ARGS)
+	$(BIN)/python scripts/train.py model=transformer model.size=192 model.feedforward_size=512 log_dir=logs/mechanisms $(ARGS)
 	$(BIN)/python scripts/compare.py runs='logs/mechanisms/*/*' output=logs/mechanisms_comparison
 
 # Three seeds of each: the wiring held fixed, as published, with input feeding, the bottleneck, large dot products.
