@@ -13,11 +13,11 @@ def dropout_mask(shape: tuple[int, ...], p: float, *, like: Tensor) -> Tensor:
     """A mask whose elements are `1 / (1 - p)` with probability 1 - p, else 0, in `like`'s type and place.
 
     On the CPU one random byte decides each element, eight of them out of one draw, which is five times as
-    fast as a Bernoulli draw each; p is taken to the nearest 1/256, not below 1/256.
+    fast as a Bernoulli draw each; p is taken to the nearest 1/256, from 1/256 to 255/256.
     """
     if like.device.type != "cpu":
         return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - p).div_(1 - p)
-    kept = min(round(256 * (1 - p)), 255)  # of 256 values of a byte
+    kept = min(max(round(256 * (1 - p)), 1), 255)  # of 256 values of a byte
     size = torch.Size(shape).numel()
     draws = torch.empty((size + 7) // 8, dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
     mask = draws.view(torch.uint8)[:size].view(shape) < kept

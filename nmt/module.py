@@ -27,6 +27,8 @@ class TranslationModule(L.LightningModule):
     either copy with its own dropout, and that weight of their divergence is minimised too (`losses.r_drop`).
     """
 
+    scores = ("val/loss", "val/perplexity")  # what validation gives, beside those of callbacks
+
     def __init__(
         self,
         translator: Translator,
@@ -46,6 +48,13 @@ class TranslationModule(L.LightningModule):
             raise UserError("guided_alignment guides attention, and this model has none")
         if not isinstance(r_drop, int | float) or not 0 <= r_drop < float("inf"):
             raise UserError(f"r_drop={r_drop}: give a number of at least 0")
+        if guided_alignment and any(
+            _gives_zeros(each.normalizer) for each in translator.modules() if hasattr(each, "normalizer")
+        ):
+            raise UserError(
+                "guided_alignment raises weights that are small, and those that a sparse normalizer sets to zero have "
+                "no gradient: give normalizer=softmax"
+            )
         if r_drop and not any(isinstance(each, Dropout) and each.p > 0 for each in translator.modules()):
             raise UserError(
                 "r_drop compares two dropouts of a batch, and this model drops nothing: set model.dropout"
@@ -61,8 +70,8 @@ class TranslationModule(L.LightningModule):
         self._since_log: list[LossSum] = []
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
         self.logged_loss = (0, float("nan"))  # (step, loss) last logged
-        self._clock = time.perf_counter()
-        self._seconds_before = 0.0  # on the clock when the checkpoint that is resumed was saved
+        self._started: float | None = None  # when the clock was last started; None while it stands
+        self._seconds = 0.0  # on the clock before that, since the last logged step
         self._val_sums: list[LossSum] = []
         self.train_seconds = 0.0
         self.train_tokens = 0
@@ -111,10 +120,18 @@ class TranslationModule(L.LightningModule):
     # training
 
     def on_train_start(self) -> None:
-        self._clock = time.perf_counter() - self._seconds_before
+        self._start_clock()
 
     def on_train_epoch_start(self) -> None:
-        self._restart_clock()
+        self._start_clock()
+
+    def on_train_epoch_end(self) -> None:
+        self._stop_clock()
+
+    def on_train_end(self) -> None:
+        """Counts what came after the last logged step."""
+        self._stop_clock()
+        self._count()
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         loss = self.loss_of(batch)
@@ -146,8 +163,8 @@ class TranslationModule(L.LightningModule):
         step = self.trainer.global_step
         if step == self.logged_loss[0] or step % self.trainer.log_every_n_steps:  # type: ignore[attr-defined]
             return
-        loss, num_tokens = self._sums_since_log()
-        tokens_per_second = num_tokens / self._restart_clock(num_tokens)
+        loss, num_tokens, seconds = self._count()
+        tokens_per_second = num_tokens / seconds
         metrics = {
             "train/loss": loss / num_tokens,
             "train/tokens_per_second": tokens_per_second,
@@ -161,28 +178,43 @@ class TranslationModule(L.LightningModule):
         self.progress["tokens/s"] = f"{tokens_per_second:,.0f}"
 
     def on_validation_start(self) -> None:
-        _, num_tokens = self._sums_since_log()
-        self._restart_clock(num_tokens)
+        self._stop_clock()
 
     def on_validation_end(self) -> None:
-        self._restart_clock()
+        """Steps the schedule that goes by validations, if that is what there is."""
+        for each in self.trainer.lr_scheduler_configs:
+            if each.reduce_on_plateau and not self.trainer.sanity_checking:
+                if each.monitor not in self.trainer.callback_metrics:
+                    raise UserError(f"scheduler.monitor={each.monitor}: validation gives no such score")
+                each.scheduler.step(float(self.trainer.callback_metrics[each.monitor]))
+        self._start_clock()
 
-    def _sums_since_log(self) -> tuple[float, int]:
-        """The loss in nats and the number of target pieces since the last logged step, all ranks'."""
+    def _start_clock(self) -> None:
+        self._stop_clock()
+        self._started = time.perf_counter()
+
+    def _stop_clock(self) -> None:
+        self._seconds, self._started = self._seconds_on_clock(), None
+
+    def _seconds_on_clock(self) -> float:
+        """Seconds of training since the last logged step."""
+        return self._seconds + (0.0 if self._started is None else time.perf_counter() - self._started)
+
+    def _count(self) -> tuple[float, int, float]:
+        """The loss in nats and the number of target pieces since the last logged step, all ranks', and its seconds.
+
+        They are counted, and the next ones begin.
+        """
         loss = sum(float(part.nll) for part in self._since_log)
         num_tokens = sum(int(part.num_tokens) for part in self._since_log)
-        losses_sum, tokens_sum = ranks.summed(loss, num_tokens)
-        return losses_sum, int(tokens_sum)
-
-    def _restart_clock(self, num_tokens: int = 0) -> float:
-        """Seconds of training since the last restart; they and the tokens seen in them are counted."""
-        now = time.perf_counter()
-        seconds, self._clock = now - self._clock, now
+        loss_sum, tokens_sum = ranks.summed(loss, num_tokens)
         self._since_log.clear()
-        if num_tokens:
-            self.train_seconds += seconds
-            self.train_tokens += num_tokens
-        return seconds
+        seconds, self._seconds = self._seconds_on_clock(), 0.0
+        if self._started is not None:
+            self._started = time.perf_counter()
+        self.train_seconds += seconds
+        self.train_tokens += int(tokens_sum)
+        return loss_sum, int(tokens_sum), seconds
 
     # validation
 
@@ -214,7 +246,7 @@ class TranslationModule(L.LightningModule):
                 [torch.stack([part.detach().cpu().double() for part in s]) for s in self._since_log]
             ),
             "logged_loss": self.logged_loss,
-            "seconds_on_clock": time.perf_counter() - self._clock,
+            "seconds_on_clock": self._seconds_on_clock(),
             "train_seconds": self.train_seconds,
             "train_tokens": self.train_tokens,
             "progress": dict(self.progress),
@@ -227,7 +259,7 @@ class TranslationModule(L.LightningModule):
             self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
             step, loss = state["logged_loss"]
             self.logged_loss = int(step), float(loss)
-            self._seconds_before = float(state["seconds_on_clock"])
+            self._seconds = float(state["seconds_on_clock"])
             self.train_seconds, self.train_tokens = float(state["train_seconds"]), int(state["train_tokens"])
             self.progress.update(state["progress"])
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -247,6 +279,12 @@ class TranslationModule(L.LightningModule):
         total_steps = self.trainer.estimated_stepping_batches
         keywords = {} if _is_given(self.scheduler_factory, "total_steps") else {"total_steps": total_steps}
         return {"optimizer": optimizer, "lr_scheduler": self.scheduler_factory(optimizer, **keywords)}
+
+
+def _gives_zeros(normalizer: Any) -> bool:
+    """Whether a weight of a low score becomes exactly zero."""
+    scores = torch.tensor([0.0, 9.0])
+    return bool((normalizer(scores, torch.ones(2, dtype=torch.bool)) == 0).any())
 
 
 def _is_given(factory: Any, keyword: str) -> bool:

@@ -20,6 +20,12 @@ def test_a_mask_keeps_its_share_and_has_mean_one(p):
     assert abs(kept - (1 - p)) <= 1 / 256
 
 
+def test_a_probability_next_to_one_keeps_something():
+    torch.manual_seed(1)
+    mask = dropout_mask((10_000,), 0.999, like=torch.zeros(1))
+    assert set(mask.unique().tolist()) == {0.0, 256.0}
+
+
 def test_every_place_of_a_mask_is_drawn_alike():
     """Eight masks come out of one draw: none of them may be special, nor follow its neighbour."""
     torch.manual_seed(1)

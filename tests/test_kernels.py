@@ -1,10 +1,13 @@
 """The fast kernels equal the plain forms beside them, gradients included, in float64."""
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
 
 from nmt import kernels
+from nmt.kernels import steps
 from nmt.errors import UserError
 from nmt.losses import cross_entropy, output_loss, output_r_drop, r_drop
 from nmt.models.cells import GRULayer
@@ -192,6 +195,49 @@ def test_blocks_do_not_share_and_leave_nothing_behind():
         results += torch.autograd.grad(total, linear.weight)
     assert_equal(results[:1], results[1:])
     assert type(linear(x).grad_fn).__name__ == "AddmmBackward0"  # outside a block all is plain
+
+
+def test_a_block_keeps_nothing_laid_out(monkeypatch):
+    """Or each part of a target that is computed again would hold copies of the weights until the last gradient."""
+    alive = weakref.WeakSet()
+    lay_out = steps._map
+
+    class Laid:
+        def __init__(self, *arguments):
+            self.map = lay_out(*arguments)
+            alive.add(self)
+
+        def __call__(self, *arguments):
+            return self.map(*arguments)
+
+    monkeypatch.setattr(steps, "_map", Laid)
+    linear = kernels.Linear(3, 3)
+    x = torch.randn(2, 3, requires_grad=True)
+    with kernels.gradients_at_once():
+        total = linear(linear(x)).sum()
+        assert len(alive) == 1
+    assert len(alive) == 0
+    expected = torch.autograd.grad(linear(linear(x)).sum(), x)
+    for _ in range(2):  # the graph, which is kept, lays out again
+        assert_equal(torch.autograd.grad(total, x, retain_graph=True), expected)
+    torch.autograd.grad(total, linear.weight)
+    assert len(alive) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_in_half_precision_has_its_sums_in_float32(dtype):
+    """16-true and bf16-true: the fast forms sum in the model's own type, and leave such a model to the plain ones."""
+    output = torch.nn.Linear(8, 50).to(dtype)
+    features, tgt_out = torch.randn(4, 300, 8, dtype=dtype), torch.randint(1, 50, (4, 300))
+    losses = {}
+    for name in kernels.NAMES:
+        with kernels.using(name), torch.no_grad():
+            losses[name] = output_loss(features, output, tgt_out, pad_id=PAD, label_smoothing=0.1)
+    exact = output_loss(
+        features.double(), output.double(), tgt_out, pad_id=PAD, label_smoothing=0.1
+    ).nll.item()
+    for loss in losses.values():
+        assert loss.nll.item() == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "recomputed"])

@@ -156,6 +156,67 @@ def test_r_drop_reads_a_batch_twice_with_dropouts_of_its_own(guided_alignment, n
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
+def fit_and_validate(module: TranslationModule, tmp_path, **settings) -> L.Trainer:
+    """Two batches an epoch."""
+    loader = DataLoader(examples(), batch_size=2, collate_fn=partial(collate, pad_id=0, bos_id=2))
+    trainer = L.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=str(tmp_path),
+        **settings,
+    )
+    trainer.fit(module, train_dataloaders=loader, val_dataloaders=loader)
+    return trainer
+
+
+NO_WORKERS = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*sync_dist=True")
+
+
+@NO_WORKERS
+@pytest.mark.parametrize(
+    ("settings", "validations"),
+    [({"max_epochs": 4, "check_val_every_n_epoch": 2}, 2), ({"max_epochs": 2, "val_check_interval": 1}, 4)],
+)
+def test_a_plateau_counts_validations_not_epochs(settings, validations, tmp_path):
+    module = make_module(learning_rate=0.0)  # so that none is better than the first
+    module.scheduler_factory = partial(
+        schedules.plateau, factor=0.5, patience=9, monitor="val/loss", mode="min"
+    )
+    trainer = fit_and_validate(module, tmp_path, **settings)
+    [described] = trainer.lr_scheduler_configs
+    assert described.scheduler.last_epoch == validations
+    assert described.scheduler.num_bad_epochs == validations - 1
+
+
+@NO_WORKERS
+def test_every_token_is_counted_whenever_it_is_logged(tmp_path):
+    num_tokens = 3 * sum(tgt + 1 for _, tgt in LENGTHS)  # three epochs, each target with its end
+    for settings in (
+        {"log_every_n_steps": 100},
+        {"log_every_n_steps": 4},
+        {"log_every_n_steps": 1, "val_check_interval": 1},
+        {"log_every_n_steps": 4, "check_val_every_n_epoch": 2},
+    ):
+        module = make_module()
+        fit_and_validate(module, tmp_path, max_epochs=3, **settings)
+        assert module.train_tokens == num_tokens
+        assert module.train_seconds > 0
+
+
+@NO_WORKERS
+def test_the_logged_loss_is_of_all_batches_since_the_last(tmp_path, monkeypatch):
+    """Those before a validation too."""
+    module = make_module(learning_rate=0.0)
+    fit_and_validate(module, tmp_path, max_epochs=2, log_every_n_steps=4)
+    with torch.no_grad():
+        module.eval()
+        whole = module(collate(examples(), pad_id=0, bos_id=2))[0]
+    assert module.logged_loss == (4, pytest.approx(float(whole.nll / whole.num_tokens), abs=1e-12))
+
+
 def test_validation_is_plain_whatever_training_adds():
     batch = collate(examples(), pad_id=0, bos_id=2)
     plain, regularised = make_module().eval(), make_module(r_drop=5.0, dropout=0.4).eval()

@@ -51,7 +51,35 @@ def test_plateau_halves_the_rate_when_bleu_stands_still():
     assert described["monitor"] == "val/bleu"
 
 
-def test_inverse_sqrt_without_warmup_is_refused():
+def test_a_plateau_of_a_loss_is_one_that_does_not_fall():
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
-    with pytest.raises(UserError, match="warmup_steps=0"):
-        schedules.inverse_sqrt(optimizer, total_steps=9, warmup_steps=0)
+    described = schedules.plateau(
+        optimizer, total_steps=9, factor=0.5, patience=0, monitor="val/loss", mode="min"
+    )
+    for loss, rate in ((3.0, 2.0), (2.0, 2.0), (2.5, 1.0)):
+        optimizer.step()
+        described["scheduler"].step(loss)
+        assert optimizer.param_groups[0]["lr"] == rate
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "message"),
+    [
+        (schedules.inverse_sqrt, {"warmup_steps": 0}, "warmup_steps=0: give a whole number of at least 1"),
+        (schedules.constant, {"warmup_steps": -1}, "warmup_steps=-1: give a whole number of at least 0"),
+        (schedules.cosine, {"warmup_steps": 2.5}, "warmup_steps=2.5: give a whole number"),
+        (schedules.cosine, {"warmup_steps": 0, "total_steps": 0}, "total_steps=0: give a whole number"),
+        (schedules.cosine, {"warmup_steps": 0, "total_steps": math.inf}, "scheduler=constant"),
+        (schedules.plateau, {"factor": 1.0, "patience": 1}, r"factor=1\.0: give a number between 0 and 1"),
+        (schedules.plateau, {"factor": 0.5, "patience": -1}, "patience=-1"),
+    ],
+)
+def test_what_makes_no_schedule_is_refused(make, settings, message):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    with pytest.raises(UserError, match=message):
+        make(optimizer, **{"total_steps": 9, **settings})
+
+
+def test_a_warm_up_that_outlasts_the_run_is_warned_of(caplog):
+    rates(lambda o: schedules.cosine(o, total_steps=10, warmup_steps=10), 3)
+    assert "only rises: scheduler.warmup_steps=10 of 10 steps" in caplog.text

@@ -15,6 +15,7 @@ from nmt.alignment.links import (
     score_alignments,
 )
 from nmt.alignment.measures import (
+    STATISTICS,
     agreement,
     broadest,
     concentration,
@@ -31,6 +32,7 @@ from nmt.alignment.symmetrization import symmetrize
 from nmt.alignment.weights import links_from_weights, shift_reading, words_from_pieces
 
 __all__ = [
+    "STATISTICS",
     "AlignmentScore",
     "Links",
     "agreement",

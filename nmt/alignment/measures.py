@@ -112,6 +112,9 @@ def broadest(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> NDA
     return np.where(tgt_real.any(axis=-1), ranked.argmax(axis=-1), -1)[()]
 
 
+STATISTICS = ("entropy", "concentration", "locality", "coverage", "diagonality")
+
+
 def statistics(weights: Iterable[Any]) -> dict[str, float]:
     """Means over sentences' weights [T, S] (each without padding).
 
@@ -129,13 +132,11 @@ def statistics(weights: Iterable[Any]) -> dict[str, float]:
         diagonal.append(diagonality(each))
     if not entropies:
         raise ValueError("no weights: there are no statistics of 0 sentences")
-    return {
-        "entropy": float(np.concatenate(entropies).mean()),
-        "concentration": float(np.concatenate(largest).mean()),
-        "locality": float(np.concatenate(local).mean()),
-        "coverage": float(np.concatenate(covered).mean()),
-        "diagonality": float(np.mean(diagonal)),
-    }
+    means = (
+        *(float(np.concatenate(each).mean()) for each in (entropies, largest, local, covered)),
+        np.mean(diagonal),
+    )
+    return dict(zip(STATISTICS, map(float, means), strict=True))
 
 
 def _masked(

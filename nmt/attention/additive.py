@@ -15,12 +15,18 @@ CHUNK = 2**19  # elements of [B, C, S, A] that are held at once: 2 MB of float32
 WHOLE = 2**23  # elements up to which the plain form is faster: it need not compute them twice
 
 
+def _check_size(size: int) -> None:
+    if size < 1:
+        raise ValueError(f"model.attention.size must be at least 1, got {size}")
+
+
 class AdditiveAttention(Attention):
     """`e_tj = v^T tanh(W q_t + U h_j)` (Bahdanau et al. 2015, A.1.2). `size` is the width of v."""
 
     def __init__(
         self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer, size: int
     ) -> None:
+        _check_size(size)
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
@@ -70,6 +76,7 @@ class ConcatAttention(Attention):
     def __init__(
         self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer, size: int
     ) -> None:
+        _check_size(size)
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )

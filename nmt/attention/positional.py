@@ -12,7 +12,7 @@ from nmt.attention.base import Attended, Attention, Normalizer, content_score
 
 
 class LocationAttention(Attention):
-    """`e_t = W q_t`: scores from the target state alone (Luong et al. 2015, eq. 6).
+    """`e_t = W q_t`: scores from the target state alone (Luong et al. 2015, 3.1, location).
 
     W has a row for each of `max_positions` source positions; those beyond have weight 0, as in the paper.
     """

@@ -30,6 +30,9 @@ class DrawAlignments(Callback):
     attention.
     """
 
+    # The first where the data have gold alignments, all of them where the model has attention.
+    scores = ("val/aer", *(f"val/attention/{name}" for name in alignment.STATISTICS))
+
     def __init__(
         self,
         *,

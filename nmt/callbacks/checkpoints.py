@@ -61,7 +61,6 @@ class Checkpoints(Checkpoint):
         self._saved_time = 0.0
         self._validation_due = False
         self._random: list[dict[str, Any]] | None = None  # each rank's, of the checkpoint that is resumed
-        self._metrics: dict[str, Any] = {}  # its scores, for schedules that go by them when the epoch ends
 
     def state_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("best_score", "best_step", "last_score")}
@@ -73,7 +72,6 @@ class Checkpoints(Checkpoint):
         if self._random is not None:
             set_random_state(self._random[ranks.rank()], pl_module.device)
             self._random = None
-        trainer.callback_metrics.update(self._metrics)
         self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
         if trainer.is_global_zero:
             for step, file in kept_files(self.directory).items():
@@ -103,10 +101,6 @@ class Checkpoints(Checkpoint):
             self._due.add("last")
         if self._due:
             self.save(trainer, validation_due=False)
-
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        # Lightning leaves out the schedulers that step by epoch at the end of an epoch that was resumed.
-        trainer.fit_loop._restarting = False
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         if self._due or trainer.global_step > self._saved_step:
@@ -141,11 +135,9 @@ class Checkpoints(Checkpoint):
             validation_due=self._validation_due,
         )
         checkpoint["random"] = ranks.gathered(random_state(pl_module.device))
-        checkpoint["metrics"] = {name: score.clone() for name, score in trainer.callback_metrics.items()}
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         self._random = checkpoint["random"]
-        self._metrics = checkpoint.get("metrics", {})  # those of earlier versions have none
         loop = checkpoint["loops"]["fit_loop"]
         epochs, batches = loop["epoch_progress"], loop["epoch_loop.batch_progress"]
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]

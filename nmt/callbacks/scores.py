@@ -17,6 +17,8 @@ class ScoreValidation(Callback):
     Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference.
     """
 
+    scores = ("val/bleu", "val/chrf")
+
     def __init__(self, *, num_samples: int) -> None:
         self.num_samples = num_samples
 

@@ -32,13 +32,14 @@ def using(name: str) -> Iterator[None]:
 
 
 def fast(x: Tensor) -> bool:
-    """Whether what reads x should take the fast form: where it was chosen, and autocast, if any, is to what the fast
-    forms can multiply in."""
+    """Whether what reads x should take the fast form: where it was chosen, and products are in what the fast forms can
+    multiply in beside sums of 32 bits or more: by autocast to bfloat16 on a CPU, else in x's own type."""
     device = x.device.type
-    return _chosen == "fast" and (
-        not torch.is_autocast_enabled(device)
-        or (device == "cpu" and torch.get_autocast_dtype(device) == torch.bfloat16)
-    )
+    if _chosen != "fast":
+        return False
+    if torch.is_autocast_enabled(device):
+        return device == "cpu" and torch.get_autocast_dtype(device) == torch.bfloat16
+    return x.dtype not in (torch.float16, torch.bfloat16)
 
 
 def product_type(x: Tensor) -> torch.dtype:

@@ -32,8 +32,9 @@ def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
     is `F.linear`. All of it is in `dtype`; None is what autocast says, or the weight's own type.
     """
     dtype = product_type(weight) if dtype is None else dtype
+    packs = weight.is_cpu and fast(weight) and _available(dtype)
     weight = weight.detach().to(dtype)
-    if not (weight.is_cpu and fast(weight) and _available(dtype)):
+    if not packs:
         return lambda x, bias: F.linear(x.to(dtype), weight, _maybe(bias, dtype))
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
     return lambda x, bias: torch.ops.mkldnn._linear_pointwise(

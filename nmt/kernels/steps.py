@@ -46,6 +46,12 @@ class _Gathered:
         """`dy M^T` [..., T, I] of dy [..., T, O]."""
         return _map(self._rows.transpose(-2, -1), self.dtype)
 
+    def forget(self) -> None:
+        """Let go of what was laid out: the graph keeps this object, and there may be many, one for each part of a
+        target that is computed again. What is needed once more is laid out once more."""
+        for laid_out in ("ahead", "back"):
+            self.__dict__.pop(laid_out, None)
+
     def take(self) -> tuple[Tensor, Tensor]:
         """Both, [..., T, I] and [..., T, O] over all steps; nothing is kept."""
         joined = torch.cat(self.inputs, dim=-2), torch.cat(self.grads, dim=-2)
@@ -71,11 +77,14 @@ _pool: ContextVar[_Pool | None] = ContextVar("pool", default=None)
 @contextmanager
 def gradients_at_once(active: bool = True) -> Iterator[None]:
     """Inside the block, `linear` and `product` compute the gradient of what they share once, for all calls."""
-    token = _pool.set({} if active and torch.is_grad_enabled() else None)
+    pool: _Pool | None = {} if active and torch.is_grad_enabled() else None
+    token = _pool.set(pool)
     try:
         yield
     finally:
         _pool.reset(token)
+        for _, gathered, _ in (pool or {}).values():
+            gathered.forget()
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -130,6 +139,7 @@ class _Shared(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         inputs, grads = ctx.gathered.take()
+        ctx.gathered.forget()
         left, right = (grads, inputs) if ctx.transposed else (inputs, grads)
         # In the type of the products; autograd takes it to that of the tensors.
         return left.transpose(-2, -1) @ right, grads.sum(dim=0) if ctx.has_bias else None, None, None

@@ -45,6 +45,8 @@ class RecurrentEncoder(nn.Module):
         super().__init__()
         if num_layers < 1:
             raise ValueError(f"model.encoder.num_layers must be at least 1, got {num_layers}")
+        if output_size == 0:
+            raise ValueError("model.encoder.output_size=0 leaves nothing: give null for no projection")
         sizes = [input_size] + [2 * hidden_size] * (num_layers - 1)
         self.forwards = nn.ModuleList(cell(input_size=size, hidden_size=hidden_size) for size in sizes)
         self.backwards = nn.ModuleList(cell(input_size=size, hidden_size=hidden_size) for size in sizes)
@@ -54,7 +56,7 @@ class RecurrentEncoder(nn.Module):
         self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.residual = residual
         self.projection = nn.Identity() if output_size is None else nn.Linear(2 * hidden_size, output_size)
-        self.output_size = output_size or 2 * hidden_size
+        self.output_size = 2 * hidden_size if output_size is None else output_size
         self.hidden_size, self.num_layers = hidden_size, num_layers
         self.summary_size = 2 * hidden_size
 
