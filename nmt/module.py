@@ -186,7 +186,8 @@ class TranslationModule(L.LightningModule):
             if each.reduce_on_plateau and not self.trainer.sanity_checking:
                 if each.monitor not in self.trainer.callback_metrics:
                     raise UserError(f"scheduler.monitor={each.monitor}: validation gives no such score")
-                each.scheduler.step(float(self.trainer.callback_metrics[each.monitor]))
+                scheduler: Any = each.scheduler
+                scheduler.step(float(self.trainer.callback_metrics[each.monitor]))
         self._start_clock()
 
     def _start_clock(self) -> None:

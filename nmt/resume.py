@@ -41,7 +41,7 @@ CHANGEABLE = (
 )
 # One name after the module: a longer path could walk through a module's imports to anything there is.
 TARGETS = re.compile(
-    r"torch\.optim\.\w+|nmt\.schedules\.\w+|nmt\.callbacks\.\w+|lightning\.Trainer"
+    r"torch\.optim\.\w+|nmt\.schedules\.\w+|nmt\.callbacks\.\w+|nmt\.metrics\.\w+|lightning\.Trainer"
     r"|lightning\.pytorch\.(callbacks|loggers)\.\w+"
 )
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
@@ -53,6 +53,11 @@ BUILT = (
     "callbacks",
     "logger",
 )  # sections that training builds
+# What reading a file raises that is no checkpoint, or half of one.
+BROKEN = (
+    *(pickle.UnpicklingError, OSError, RuntimeError, EOFError),
+    *(LookupError, AttributeError, TypeError, ValueError),
+)
 _ABSENT = object()
 
 
@@ -70,7 +75,7 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
             missing = {"loops", "optimizer_states", "random", "training"} - set(checkpoint)
         except PermissionError as error:
             raise UserError(f"{file}: cannot read ({error.strerror})") from error
-        except (pickle.UnpicklingError, OSError, RuntimeError, EOFError, TypeError, ValueError) as error:
+        except BROKEN as error:
             aside = file.with_name(f"{name}.broken")
             with contextlib.suppress(FileNotFoundError):  # another rank of the run has set it aside
                 file.replace(aside)

@@ -7,7 +7,7 @@ where only time or patience ends it), and raises UserError for settings that mak
 import logging
 import math
 import sys
-from typing import Any
+from typing import Any, Literal
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
@@ -65,7 +65,7 @@ def plateau(
     factor: float,
     patience: int,
     monitor: str = "val/bleu",
-    mode: str = "max",
+    mode: Literal["min", "max"] = "max",
 ) -> dict[str, Any]:
     """Multiply the rate by `factor` when more than `patience` validations in a row were no better than the best.
 

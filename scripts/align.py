@@ -1,12 +1,13 @@
 """Align the words of given pairs by a run's attention, or score an alignment against gold links."""
 
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from nmt import alignment, plotting
 from nmt.alignment import AlignmentScore, Links
-from nmt.commands import command
+from nmt.commands import CONFIGS, command
 from nmt.data.readers import read_lines
 from nmt.errors import UserError
 from nmt.run import Run, write_atomically
@@ -14,14 +15,20 @@ from nmt.run import Run, write_atomically
 METHODS = ("argmax", "mutual", "threshold")
 READINGS = ("emitted", "fed")
 SYMMETRIZATIONS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
+PATHS = ("src", "tgt", "gold", "output", "heatmaps", "page", "alignment")
+DEFAULTS: Any = OmegaConf.load(CONFIGS / "align.yaml")
+
+Gold = list[tuple[Links, Links]]  # sure and possible links of each pair
 
 
 def align(cfg: DictConfig) -> AlignmentScore | None:
     """Write the alignment, or print its error where gold links are given; return that error."""
+    cfg = cfg.copy()
+    cfg.update({key: str(cfg[key]) for key in PATHS if cfg[key] is not None})  # a name of 5 is a number
     check(cfg)
     if cfg.alignment is not None:
         links = [sure for sure, _ in alignment.read_alignments(cfg.alignment)]
-        return score(cfg, links, str(cfg.alignment))
+        return score(links, read_gold(cfg, len(links), cfg.alignment))
     weights = {"checkpoint": cfg.checkpoint, "average": cfg.average}
     run = Run.load(cfg.run, **weights, device=cfg.device)
     sources, targets = list(read_lines(Path(cfg.src))), list(read_lines(Path(cfg.tgt)))
@@ -29,8 +36,10 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
         raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
     if not run.translator.has_attention:
         raise UserError(f"{cfg.run} has no attention: it aligns nothing")
+    gold = None if cfg.gold is None else gold_links(cfg, sources, targets)
     if cfg.search:
-        return search(cfg, run, sources, targets)
+        assert gold is not None
+        return search(cfg, run, sources, targets, gold)
     links = links_of(cfg, run, sources, targets)
     if cfg.reverse_run is not None:
         reverse = Run.load(cfg.reverse_run, **weights, device=cfg.device)
@@ -40,13 +49,13 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
             for one, other in zip(links, backward, strict=True)
         ]
     if cfg.page is not None or cfg.heatmaps is not None:
-        draw(cfg, run, sources, targets)
+        draw(cfg, run, sources, targets, gold)
     lines = [alignment.format_pharaoh(each) for each in links]
     if cfg.output is not None:
         write_atomically(Path(cfg.output), "".join(f"{line}\n" for line in lines))
-    elif cfg.gold is None and not (cfg.page or cfg.heatmaps):
-        print(*lines, sep="\n")
-    return score(cfg, links, f"{cfg.src}") if cfg.gold is not None else None
+    elif gold is None and not (cfg.page or cfg.heatmaps):
+        print(*(f"{line}\n" for line in lines), sep="", end="")
+    return None if gold is None else score(links, gold)
 
 
 def links_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> list[Links]:
@@ -59,14 +68,14 @@ def links_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) 
     ]
 
 
-def draw(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> None:
+def draw(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], gold: Gold | None) -> None:
     """Draw the weights between the words of each pair, gold links outlined."""
-    golds = gold_links(cfg, len(sources), cfg.src)[0] if cfg.gold is not None else [None] * len(sources)
+    sures = [None] * len(sources) if gold is None else [sure for sure, _ in gold]
     weights = run.align(sources, targets, layer=cfg.layer, head=cfg.head, reading=cfg.reading)
     pictures = {
-        number: plotting.Sentence(each, source.split(), target.split(), title=f"line {number}", gold=gold)
-        for number, (each, source, target, gold) in enumerate(
-            zip(weights, sources, targets, golds, strict=True), start=1
+        number: plotting.Sentence(each, source.split(), target.split(), title=f"line {number}", gold=sure)
+        for number, (each, source, target, sure) in enumerate(
+            zip(weights, sources, targets, sures, strict=True), start=1
         )
         if each is not None and each.size
     }
@@ -77,10 +86,10 @@ def draw(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> N
         plotting.write_page(list(pictures.values()), cfg.page, title=title)
 
 
-def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> AlignmentScore:
+def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], gold: Gold) -> AlignmentScore:
     """Print the error of every layer and head, and of their means, in both readings, best first."""
-    if cfg.gold is None:
-        raise UserError("search=true needs gold=FILE to score against")
+    if not sources:
+        raise UserError(f"{cfg.src} has no lines: there is nothing to search")
     found: dict[tuple[int | None, int | None, str], list[Links]] = {}
     for row, weights in run.attentions(sources, targets):
         num_layers, num_heads = weights.shape[:2]
@@ -93,7 +102,7 @@ def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) ->
                     links = found.setdefault((layer, head, reading), [set() for _ in sources])
                     words = run.between_words(chosen, sources[row], targets[row], reading)
                     links[row] = alignment.links_from_weights(words, cfg.method, threshold=cfg.threshold)
-    sures, possibles = gold_links(cfg, len(sources), cfg.src)
+    sures, possibles = [sure for sure, _ in gold], [possible for _, possible in gold]
     scores = {key: alignment.score_alignments(links, sures, possibles) for key, links in found.items()}
     print(f"{'layer':>5}  {'head':>5}  {'reading':8}  AER    precision  recall")
     for (layer, head, reading), result in sorted(scores.items(), key=lambda pair: pair[1].aer):
@@ -103,33 +112,53 @@ def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) ->
     return min(scores.values())
 
 
-def score(cfg: DictConfig, links: list[Links], name: str) -> AlignmentScore:
-    """Print and return the error of links against the gold file."""
-    result = alignment.score_alignments(links, *gold_links(cfg, len(links), name))
+def score(links: list[Links], gold: Gold) -> AlignmentScore:
+    """Print and return the error of links against gold ones."""
+    result = alignment.score_alignments(links, [sure for sure, _ in gold], [possible for _, possible in gold])
     print(f"AER {result.aer:.3f}  precision {result.precision:.3f}  recall {result.recall:.3f}")
     return result
 
 
-def gold_links(cfg: DictConfig, number: int, name: str) -> tuple[list[Links], list[Links]]:
-    """Sure and possible links of each line of the gold file, which must have `number` lines."""
+def gold_links(cfg: DictConfig, sources: list[str], targets: list[str]) -> Gold:
+    """The gold links of each pair. Raises UserError, naming file and line, for one outside its pair."""
+    gold = read_gold(cfg, len(sources), cfg.src)
+    for number, ((sure, possible), source, target) in enumerate(
+        zip(gold, sources, targets, strict=True), start=1
+    ):
+        num_src, num_tgt = len(source.split()), len(target.split())
+        for i, j in sorted(possible):
+            if i >= num_src or j >= num_tgt:
+                kind = "-" if (i, j) in sure else "p"
+                link = f"{j}{kind}{i}" if cfg.flip_gold else f"{i}{kind}{j}"
+                raise UserError(
+                    f"{cfg.gold}:{number}: link {link} is out of range: the line has {num_src} words in {cfg.src} "
+                    f"and {num_tgt} in {cfg.tgt}; see flip_gold for the order"
+                )
+    return gold
+
+
+def read_gold(cfg: DictConfig, number: int, name: str) -> Gold:
+    """The links of the gold file, which must have as many lines as `name`: `number`."""
     gold = alignment.read_alignments(cfg.gold)
     if len(gold) != number:
         raise UserError(f"{name} has {number} lines but {cfg.gold} has {len(gold)}")
     if cfg.flip_gold:
         gold = [({(i, j) for j, i in sure}, {(i, j) for j, i in possible}) for sure, possible in gold]
-    return [sure for sure, _ in gold], [possible for _, possible in gold]
+    return gold
 
 
 def check(cfg: DictConfig) -> None:
-    """Raise UserError for settings that do not go together, or that are none."""
+    """Raise UserError for settings that do not go together, that are none, or that have no effect."""
     for key, choices in (("method", METHODS), ("reading", READINGS), ("symmetrization", SYMMETRIZATIONS)):
         if cfg[key] not in choices:
             raise UserError(f"{key}={cfg[key]}: choose one of {', '.join(choices)}")
     if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
         raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
+    if cfg.threshold is None:
+        raise UserError("threshold=null: give a number")
+    changed = [str(key) for key in cfg if cfg[key] != DEFAULTS.get(key)]
     if cfg.alignment is not None:
-        others = ("run", "src", "tgt", "output", "reverse_run", "page", "heatmaps", "average")
-        given = [key for key in others if cfg[key] is not None]
+        given = [key for key in changed if key not in ("alignment", "gold", "flip_gold")]
         if cfg.gold is None or given:
             raise UserError(
                 f"alignment=FILE is scored with gold=FILE alone{', not with ' + given[0] if given else ''}"
@@ -138,8 +167,21 @@ def check(cfg: DictConfig) -> None:
     for key in ("run", "src", "tgt"):
         if cfg[key] is None:
             raise UserError(f"{key} is required: give {key}={'RUN_DIR' if key == 'run' else 'FILE'}")
-    if cfg.search and (cfg.output is not None or cfg.reverse_run is not None):
-        raise UserError("search=true scores layers and heads of one run: leave output and reverse_run out")
+    searched = ("output", "page", "heatmaps", "reverse_run", "layer", "head", "reading")
+    for idle, keys, where in (
+        (cfg.search, searched, "with search=true, which scores every layer, head and reading of one run"),
+        (cfg.method != "threshold", ("threshold",), "without method=threshold"),
+        (cfg.reverse_run is None, ("symmetrization",), "without reverse_run=RUN_DIR"),
+        (cfg.gold is None, ("flip_gold",), "without gold=FILE"),
+    ):
+        for key in keys:
+            if idle and key in changed:
+                value = str(cfg[key]).lower() if isinstance(cfg[key], bool) else cfg[key]
+                raise UserError(f"{key}={value} has no effect {where}: leave it out")
+    if cfg.search and cfg.gold is None:
+        raise UserError("search=true needs gold=FILE to score against")
+    if cfg.output is not None and not Path(cfg.output).parent.is_dir():
+        raise UserError(f"output={cfg.output}: there is no folder {Path(cfg.output).parent}")
 
 
 @command("align")

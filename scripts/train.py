@@ -1,9 +1,13 @@
 """Train a translator or go on with a run, keep its best checkpoint, and score its test set with it."""
 
+import contextlib
+import json
 import logging
+import os
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,7 @@ from nmt.run import (
     build_translator,
     check_decoding,
     instantiate,
+    load_config,
     make_tokenizer,
     read_splits,
     report,
@@ -35,6 +40,11 @@ from nmt.run import (
     write_atomically,
     write_scores,
 )
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 log = logging.getLogger("train")
 
@@ -64,6 +74,8 @@ def train(
     check_numbers(cfg)
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
+    if checkpoint is None and rank_zero_only.rank == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
+        raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
     # A run of an earlier version has no such key.
     averaging = [hydra.utils.instantiate(cfg.averaging)] if cfg.get("averaging") else []
@@ -156,12 +168,16 @@ def score(
     They are those of the best checkpoint; of the last where the run ended before a validation.
     """
     split = "test" if "test" in splits else "val"
-    checkpoint = "best" if (run_dir / "checkpoints" / "best.ckpt").exists() else "last"
+    found = [name for name in ("best", "last") if (run_dir / "checkpoints" / f"{name}.ckpt").exists()]
+    if not found:
+        raise UserError(f"{run_dir}: nothing was trained, so that there is nothing to score: see trainer.max_epochs")
+    checkpoint = found[0]
     run = Run.load(run_dir, checkpoint=checkpoint, device=device)
     scores, translations = run.score(
         splits[split], scorers=instantiate(cfg.metrics), show_progress=True, **cfg.decoding
     )
     scores["training"] = training
+    scores["decoding"], scores["checkpoint"] = OmegaConf.to_container(cfg.decoding, resolve=True), checkpoint
     write_scores(run_dir, split, scores, translations)
     print(f"{split} of {run_dir}\n{report(scores)}")
     return split, scores
@@ -170,7 +186,9 @@ def score(
 def go_on(cfg: DictConfig, overrides: list[str]) -> None:
     """Continue the run in the directory `cfg.resume`, with what the overrides change of its configuration."""
     run_dir = Path(cfg.resume).resolve()
-    loaded: Any = OmegaConf.to_container(OmegaConf.load(run_dir / "config.yaml"))
+    loaded: Any = OmegaConf.to_container(load_config(run_dir))
+    if not isinstance(loaded.get("run_dir"), str):
+        raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no run_dir")
     stored = resume.moved(loaded, loaded["run_dir"], str(run_dir))
     cfg.run_dir = str(run_dir)
     keys = [override.lstrip("+~").split("=")[0] for override in overrides]
@@ -193,9 +211,9 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
         train(resumed, checkpoint=file, step=step, num_processes=len(checkpoint["random"]))
     elif rank_zero_only.rank > 0:
         return
-    elif (run_dir / "metrics.json").exists() or (run_dir / "metrics_val.json").exists():
+    elif scored := scores_after(run_dir, step):
         print(
-            f"{run_dir} has finished ({reason}); its scores are in metrics.json, its best checkpoint is best.ckpt"
+            f"{run_dir} has finished ({reason}); its scores are in {scored.name}, its best checkpoint is best.ckpt"
         )
     else:
         print(f"{run_dir} has finished ({reason}); scoring it")
@@ -255,6 +273,37 @@ def check_monitors(cfg: DictConfig, givers: list[Any]) -> None:
         best = "min" if monitor in WORSE_IF_MORE else "max"
         if not monitor.startswith("val/attention/") and mode != best:
             raise UserError(f"{key}.mode={mode}: the best {monitor} is its {best}: give {key}.mode={best}")
+
+
+@contextlib.contextmanager
+def claimed(run_dir: Path) -> Iterator[None]:
+    """Hold a run directory while the block runs. Raises UserError where another process holds it: runs that start in
+    one second have one name."""
+    if fcntl is None or rank_zero_only.rank > 0:
+        yield
+        return
+    run_dir.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(run_dir, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system that locks nothing
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UserError(
+                    f"{run_dir} is where another process trains now: wait for it, or give another run_dir="
+                ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def scores_after(run_dir: Path, step: int) -> Path | None:
+    """The file with the scores of a run that ended after `step`; None where there is none, or of an earlier end."""
+    for file in (run_dir / "metrics.json", run_dir / "metrics_val.json"):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            if json.loads(file.read_text("utf-8"))["training"]["steps"] == step:
+                return file
+    return None
 
 
 def check(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
@@ -361,10 +410,11 @@ def _flat(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
 def main(cfg: DictConfig) -> None:
     quieten()
     try:
-        if cfg.resume is None:
-            train(cfg)
-        else:
-            go_on(cfg, list(HydraConfig.get().overrides.task))
+        with claimed(Path(cfg.run_dir if cfg.resume is None else cfg.resume)):
+            if cfg.resume is None:
+                train(cfg)
+            else:
+                go_on(cfg, list(HydraConfig.get().overrides.task))
     except Interrupted as signal:
         sys.exit(128 + signal.number)
     except WriteError as error:

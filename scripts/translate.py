@@ -13,35 +13,39 @@ from nmt.commands import command
 from nmt.errors import UserError
 from nmt.run import Run, Translation, open_run, write_atomically
 
+PATHS = ("input", "prefixes", "output", "alignments", "heatmaps", "page")
+
 
 def translate(cfg: DictConfig) -> None:
-    """Write one line for each line read, in order; with `num_best` > 1, that many `LINE ||| TEXT ||| SCORE`."""
-    if cfg.num_best < 1:
-        raise UserError(f"num_best={cfg.num_best}: give at least 1")
-    if cfg.block_size < 1:
-        raise UserError(f"block_size={cfg.block_size}: give at least 1")
+    """Write one line for each line read, in order; with `num_best` > 1, that many `LINE ||| TEXT ||| SCORE`.
+
+    Of a line that is empty, or so long that it was cut, there is one of them all the same. Where there are `prefixes`,
+    all lines are read before the first is translated.
+    """
+    cfg = cfg.copy()
+    cfg.update({key: str(cfg[key]) for key in PATHS if cfg[key] is not None})  # a name of 5 is a number
+    check(cfg)
     run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
     wants_weights = not (cfg.alignments is cfg.heatmaps is cfg.page is None)
-    if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
-        raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
     if wants_weights and not run.translator.has_attention:
         raise UserError(f"{cfg.run} has no attention: it gives no alignments and no heatmaps")
     if cfg.input is None:
-        translated = _translate_all(cfg, run, read_lines(sys.stdin.buffer, "standard input"))
+        lines = read_lines(sys.stdin.buffer, "standard input")
     else:
-        translated = _translate_all(cfg, run, _file_lines(Path(cfg.input)))
+        lines = _file_lines(Path(cfg.input))
+    translated = _translate_all(cfg, run, lines)
     if cfg.output is None and not wants_weights:
         for number, each in enumerate(translated, 1):  # as they come
             print("\n".join(output_lines(number, each, cfg.num_best)), flush=True)
         return
     results = list(translated)
-    lines = [
+    written = [
         line for number, each in enumerate(results, 1) for line in output_lines(number, each, cfg.num_best)
     ]
     if cfg.output is None:
-        print(*lines, sep="\n")
+        print(*(f"{line}\n" for line in written), sep="", end="")
     else:
-        _write(cfg.output, lines)
+        _write(cfg.output, written)
     if cfg.alignments is not None:
         _write(cfg.alignments, [alignment.format_pharaoh(each.links) for each in results])
     pictures = {
@@ -53,6 +57,18 @@ def translate(cfg: DictConfig) -> None:
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
         plotting.write_page(list(pictures.values()), cfg.page, title=f"Translations by {run.directory.name}")
+
+
+def check(cfg: DictConfig) -> None:
+    """Raise UserError for what would fail when all is translated."""
+    for key in ("num_best", "block_size"):
+        if type(cfg[key]) is not int or cfg[key] < 1:
+            raise UserError(f"{key}={cfg[key]}: give at least 1")
+    if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
+        raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
+    for key in ("output", "alignments"):
+        if cfg[key] is not None and not Path(cfg[key]).parent.is_dir():
+            raise UserError(f"{key}={cfg[key]}: there is no folder {Path(cfg[key]).parent}")
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:
@@ -83,10 +99,20 @@ def _translate_all(cfg: DictConfig, run: Run, lines: Iterator[str]) -> Iterator[
     """Blocks of lines, so that the first are out before the last are in; a person at a terminal gets each."""
     block = 1 if cfg.input is None and sys.stdin.isatty() else cfg.block_size
     settings: dict[str, Any] = dict(cfg.decoding)
-    prefixes = None if cfg.prefixes is None else _file_lines(Path(cfg.prefixes))
+    prefixes = None
+    if cfg.prefixes is not None:
+        whole, prefixes = list(lines), list(_file_lines(Path(cfg.prefixes)))
+        if len(prefixes) != len(whole):
+            name = "standard input" if cfg.input is None else cfg.input
+            raise UserError(f"{name} has {len(whole)} lines but {cfg.prefixes} has {len(prefixes)}")
+        lines = iter(whole)
+    done = 0
     while chunk := list(islice(lines, block)):
-        begun = None if prefixes is None else list(islice(prefixes, len(chunk)))
-        yield from run.translate(chunk, num_best=cfg.num_best, prefixes=begun, **settings)
+        begun = None if prefixes is None else prefixes[done : done + len(chunk)]
+        yield from run.translate(
+            chunk, num_best=cfg.num_best, prefixes=begun, first_line=done + 1, **settings
+        )
+        done += len(chunk)
 
 
 def _write(path: str, lines: list[str]) -> None:

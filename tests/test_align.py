@@ -1,7 +1,11 @@
 """Aligning given pairs with a run, and scoring alignments, as the command does it."""
 
 import importlib.util
+import io
+import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import hydra
 import numpy as np
@@ -77,6 +81,16 @@ def files(tmp_path) -> dict[str, str]:
 def align(**settings):
     overrides = [f"{key}={value}" for key, value in settings.items()]
     return load_script("align").align(compose("align", *overrides))
+
+
+def translate(**settings):
+    overrides = [f"{key}={value}" for key, value in settings.items()]
+    load_script("translate").translate(compose("translate", *overrides))
+
+
+def written(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return path
 
 
 @pytest.mark.parametrize("which", ["gru", "transformer"])
@@ -188,12 +202,96 @@ def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path):
         ({"alignment": "a", "gold": "b", "run": "c"}, "not with run"),
         ({"run": "r", "src": "s", "tgt": "t", "method": "maximum"}, "method=maximum: choose one of argmax"),
         ({"run": "r", "src": "s", "tgt": "t", "page": "p.pdf"}, r"a page ends in \.html"),
-        ({"run": "r", "src": "s", "tgt": "t", "search": "true", "output": "o"}, "leave output"),
+        ({"alignment": "a", "gold": "b", "method": "mutual"}, "not with method"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, message):
     with pytest.raises(UserError, match=message):
         align(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"search": "true", "output": "o"}, "output=o has no effect with search=true"),
+        ({"search": "true", "reverse_run": "o"}, "reverse_run=o has no effect with search=true"),
+        ({"search": "true", "page": "p.html"}, r"page=p\.html has no effect with search=true"),
+        ({"search": "true", "heatmaps": "p"}, "heatmaps=p has no effect with search=true"),
+        ({"search": "true", "layer": 0}, "layer=0 has no effect with search=true"),
+        ({"search": "true", "reading": "fed"}, "reading=fed has no effect with search=true"),
+        ({"threshold": 0.5}, r"threshold=0\.5 has no effect without method=threshold: leave it out"),
+        ({"threshold": "null", "method": "threshold"}, "threshold=null: give a number"),
+        ({"symmetrization": "union"}, "symmetrization=union has no effect without reverse_run=RUN_DIR"),
+        ({"flip_gold": "true"}, "flip_gold=true has no effect without gold=FILE"),
+        ({"search": "true"}, "search=true needs gold=FILE"),
+        ({"output": "nowhere/links"}, "output=nowhere/links: there is no folder nowhere"),
+    ],
+)
+def test_settings_that_cannot_take_effect_are_refused_and_their_defaults_are_not(settings, message):
+    neutral = {"threshold": 0.3, "symmetrization": "grow-diag-final-and", "flip_gold": "false"}
+    with pytest.raises(UserError, match=message):
+        align(**{"run": "r", "src": "s", "tgt": "t", **neutral, **settings})
+
+
+@pytest.mark.parametrize(
+    ("link", "flip", "said"),
+    [("9-9", "false", "9-9"), ("2p0", "false", "2p0"), ("0-2", "false", "0-2"), ("2-0", "true", "2-0")],
+)
+@pytest.mark.parametrize("way", ["score", "search", "page"])
+def test_gold_links_outside_their_pair_are_named_with_file_and_line(gru, way, link, flip, said, tmp_path):
+    text = written(tmp_path / "text", "the house", "the house")
+    gold = written(tmp_path / "gold.talp", "0-0 1p1", f"1-1 {link}")
+    extra = {"search": {"search": "true"}, "page": {"page": tmp_path / "page.html"}}.get(way, {})
+    with pytest.raises(
+        UserError, match=rf"gold\.talp:2: link {said} is out of range: the line has 2 words .* and 2 "
+    ):
+        align(run=gru, src=text, tgt=text, gold=gold, flip_gold=flip, **extra)
+
+
+def test_files_without_lines_give_no_line_and_nothing_to_draw_or_to_search(gru, tmp_path, capsys):
+    empty = written(tmp_path / "empty")
+    given = {"run": gru, "src": empty, "tgt": empty}
+    assert align(**given) is None
+    align(**given, output=tmp_path / "out")
+    translate(run=gru, input=empty)
+    translate(run=gru, input=empty, alignments=tmp_path / "links")
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "links").read_bytes() == b""
+    for refused in (
+        lambda: align(**given, page=tmp_path / "page.png"),
+        lambda: translate(run=gru, input=empty, page=tmp_path / "page.svg"),
+        lambda: translate(run=gru, input=written(tmp_path / "blank", ""), page=tmp_path / "page.svg"),
+    ):
+        with pytest.raises(UserError, match="a page needs a sentence or more, got 0"):
+            refused()
+    with pytest.raises(UserError, match=r"empty has no lines: there is nothing to search"):
+        align(**given, gold=empty, search="true")
+
+
+def test_a_number_where_a_path_belongs_is_its_name(gru, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for key in ("run", "checkpoint", "input", "prefixes"):
+        with pytest.raises(UserError, match=r"^5: "):
+            translate(**{"run": gru, "input": written(tmp_path / "in", "the house"), key: 5})
+    for key in ("run", "checkpoint", "src", "tgt", "gold", "reverse_run"):
+        with pytest.raises(UserError, match=r"^5: "):
+            align(**{"run": gru, "src": tmp_path / "in", "tgt": tmp_path / "in", key: 5})
+    with pytest.raises(UserError, match=r"^5: "):
+        translate(run="[5]")
+    with pytest.raises(UserError, match="run=null: give a run directory"):
+        translate(run="null")
+    with pytest.raises(UserError, match="page=5: a page ends in"):
+        translate(run=gru, page=5)
+    translate(run=gru, input="in", output=1, alignments=2, heatmaps=3)
+    align(run=gru, src="in", tgt="1", output=4, heatmaps=5)
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "1", "2", "3", "4", "5"}
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("wrong", ["x", "true", "0.5"])
+def test_what_is_no_number_of_a_layer_is_named(gru, wrong):
+    with pytest.raises(UserError, match=r"layer=.*: .* has 1, counted from 0"):
+        align(run=gru, src=__file__, tgt=__file__, layer=wrong)
 
 
 def test_files_that_do_not_fit_are_refused(gru, files, tmp_path):
@@ -226,6 +324,61 @@ def test_translations_begin_with_their_prefixes(gru):
         assert translation.text.startswith(target)
     with pytest.raises(UserError, match="4 lines to translate but 1 prefixes"):
         Run.load(gru).translate(SOURCES, prefixes=["a"])
+
+
+@pytest.mark.parametrize("max_tokens", [4096, 1])
+def test_an_empty_prefix_leaves_its_line_free(gru, max_tokens):
+    """In a batch with lines that have one, and in one of its own."""
+    run = Run.load(gru)
+    long, short = SOURCES[0], SOURCES[1]
+    free, begun = run.translate([long, short], prefixes=["", "ngôi nhà"], max_tokens=max_tokens)
+    assert free.text == run.translate([long])[0].text
+    assert begun.text.startswith("ngôi nhà")
+
+
+@pytest.mark.parametrize("prefix", ["", "ngôi nhà"])
+def test_a_prefix_of_a_line_in_parts_is_that_of_its_first_part(gru, prefix, monkeypatch):
+    run = Run.load(gru)
+    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    long = " ".join(SOURCES[0].split() * 3)
+    first, *others = run._parts(long)
+    found, other = run.translate([long, SOURCES[1]], prefixes=[prefix, "ở đây"])
+    alone = [run.translate([first], prefixes=[prefix])[0], *(run.translate([part])[0] for part in others)]
+    assert found.text == " ".join(each.text for each in alone if each.text)
+    assert found.text.startswith(prefix)
+    assert other.text.startswith("ở đây")
+
+
+@pytest.mark.parametrize("number", [3, 5])
+@pytest.mark.parametrize("way", ["file", "standard input"])
+def test_prefixes_of_another_number_than_the_lines_are_refused_before_anything_is_out(
+    gru, number, way, tmp_path, monkeypatch, capsys
+):
+    lines, prefixes = written(tmp_path / "in", *SOURCES), written(tmp_path / "begin", *["a"] * number)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(lines.read_bytes()), isatty=bool))
+    given, name = ({"input": lines}, str(lines)) if way == "file" else ({}, "standard input")
+    with pytest.raises(UserError, match=f"^{name} has 4 lines but {prefixes} has {number}$"):
+        translate(run=gru, **given, prefixes=prefixes, block_size=1)
+    assert capsys.readouterr().out == ""
+
+
+def test_prefixes_go_with_their_lines_through_blocks(gru, tmp_path, capsys):
+    lines, prefixes = written(tmp_path / "in", *SOURCES), written(tmp_path / "begin", *TARGETS)
+    translate(run=gru, input=lines, prefixes=prefixes, block_size=3)
+    for text, target in zip(capsys.readouterr().out.splitlines(), TARGETS, strict=True):
+        assert text.startswith(target)
+
+
+@pytest.mark.parametrize("key", ["output", "alignments"])
+def test_a_folder_that_is_not_there_is_named_before_anything_is_read(key, tmp_path):
+    with pytest.raises(UserError, match=rf"{key}=.*x\.txt: there is no folder .*nowhere"):
+        translate(run="r", input="missing", **{key: tmp_path / "nowhere" / "x.txt"})
+
+
+@pytest.mark.parametrize(("key", "value"), [("num_best", "null"), ("num_best", 0), ("block_size", "null")])
+def test_numbers_that_are_none_are_refused(key, value):
+    with pytest.raises(UserError, match=f"{key}=.*: give at least 1"):
+        translate(run="r", **{key: value})
 
 
 def test_a_line_beyond_the_limit_is_translated_in_parts(gru, monkeypatch, caplog):
@@ -262,3 +415,72 @@ def test_a_word_beyond_the_limit_is_cut_between_characters(gru, monkeypatch):
     parts = run._parts("house" * 40)
     assert "".join(parts) == "house" * 40
     assert len(run.translate(["house" * 40])) == 1
+
+
+def test_the_parts_of_a_word_are_one_column_of_the_weights(gru, monkeypatch):
+    """Links count the words of the line as it was given; a target word's weights are those of its part."""
+    run = Run.load(gru)
+    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    word = "house" * 40
+    [found] = run.translate([word])
+    parts = [run.translate([part])[0] for part in run._parts(word)]
+    assert len(parts) > 2
+    assert found.source_words == [word]
+    assert found.target_words == [each for part in parts for each in part.target_words]
+    expected = np.concatenate([part.weights for part in parts])
+    np.testing.assert_allclose(found.weights, expected, atol=1e-6)
+    assert found.links == {(0, j) for j in range(len(found.target_words))}
+
+
+def test_a_word_that_was_cut_among_others_keeps_its_place(gru, monkeypatch):
+    run = Run.load(gru)
+    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    line = f"  the  {'house' * 20}\u3000stands "
+    [found] = run.translate([line])
+    assert found.source_words == line.split()
+    assert found.weights.shape == (len(found.target_words), 3)
+    parts = [run.translate([part])[0] for part in run._parts(line)]
+    row = 0
+    for part in parts:
+        own = [next(i for i, word in enumerate(line.split()) if each in word) for each in part.source_words]
+        block = found.weights[row : row + len(part.target_words)]
+        np.testing.assert_allclose(block[:, own], part.weights, atol=1e-6)
+        assert block.sum() == pytest.approx(part.weights.sum())
+        row += len(part.target_words)
+
+
+def test_a_long_line_is_named_by_its_number_in_the_input(gru, tmp_path, monkeypatch, caplog, capsys):
+    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    lines = written(tmp_path / "in", *["the house"] * 4, "the house " * 9)
+    with caplog.at_level("WARNING", logger="nmt.run.directory"):
+        translate(run=gru, input=lines, block_size=2)
+    assert "(the first is line 5)" in caplog.text
+
+
+def test_lines_that_are_empty_or_cut_have_one_translation_of_the_n_best(gru, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    lines = written(tmp_path / "in", "the house", "", "the house " * 9)
+    translate(run=gru, input=lines, num_best=3)
+    rows = [line.split(" ||| ") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2", "3"]
+    assert rows[3] == ["2", "", "0.0000"]
+
+
+def test_the_training_text_of_a_run_that_streamed_it_is_read_whole(gru, tmp_path):
+    rows = [{"en": source, "vi": target} for source, target in zip(SOURCES, TARGETS, strict=True)]
+    for split in ("train", "val"):
+        written(tmp_path / f"{split}.jsonl", *map(json.dumps, rows))
+    reader = {
+        "_target_": "nmt.data.corpus.read_files",
+        "path": str(tmp_path),
+        "streaming": 7,
+        "src_lang": "en",
+        "tgt_lang": "vi",
+        "cache_dir": str(tmp_path / "cache"),
+    }
+    run = Run.load(gru)
+    run.config = OmegaConf.create({"data": {"reader": reader}})
+    assert list(run.split("train")["src"]) == SOURCES
+    assert list(run.split("val", run.config.data)["src"]) == SOURCES
+    assert run.config.data.reader.streaming == 7
+    assert run.score(run.split("train"), num_bootstrap=0, beam_size=1)[0]["num_sentences"] == len(SOURCES)

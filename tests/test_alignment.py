@@ -144,6 +144,12 @@ def test_a_file_of_links_is_read_line_by_line(tmp_path):
         alignment.read_alignments(path)
 
 
+def test_a_file_of_links_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "gold.talp"
+    path.write_bytes(b"\xef\xbb\xbf0-0\r\n1-1\r\n")
+    assert [sure for sure, _ in alignment.read_alignments(path)] == [{(0, 0)}, {(1, 1)}]
+
+
 def test_a_reading_gives_each_piece_its_own_row_or_the_next():
     weights = np.eye(3, 5)  # two pieces and the end of sentence
     np.testing.assert_array_equal(alignment.shift_reading(weights, "emitted"), weights[[0, 1]])

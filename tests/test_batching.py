@@ -129,6 +129,14 @@ def test_replicas_share_one_list_equally_and_see_every_row_once(num_replicas: in
     assert len({replica.padding_share() for replica in replicas}) == 1
 
 
+def test_batches_of_one_pair_that_cannot_be_dealt_are_refused() -> None:
+    sampler = TokenBatchSampler(
+        [100] * 3, [100] * 3, max_tokens=150, shuffle=False, seed=0, num_replicas=2, rank=0
+    )
+    with pytest.raises(UserError, match="3 batches of one pair each cannot be dealt to 2 processes"):
+        len(sampler)
+
+
 def test_as_many_replicas_as_pairs() -> None:
     replicas = [
         TokenBatchSampler([3] * 5, [3] * 5, max_tokens=64, shuffle=True, seed=0, num_replicas=5, rank=rank)

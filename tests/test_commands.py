@@ -286,6 +286,8 @@ def test_translate_refuses_bad_input(run_dir, workspace):
     refused(call("translate", f"run={run_dir}", stdin=b"fine\n\xff\xfe\n"), "line 2", "UTF-8")
     refused(call("translate", f"run={run_dir}", "input=missing.txt"), "missing.txt")
     refused(call("translate", f"run={run_dir}", f"input={ROOT}"), str(ROOT))
+    refused(call("translate", "run=5", "output=6"), "5: no such run directory")
+    refused(call("translate", f"run={run_dir}", "output=nowhere/out.txt"), "there is no folder nowhere")
     refused(call("evaluate", f"run={run_dir}", "split=nothing"), "nothing", "test")
     refused(call("evaluate", f"run={run_dir}", "decoding.beam_size=0"), "beam_size")
     kept = workspace / "kept.txt"

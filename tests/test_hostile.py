@@ -1,6 +1,7 @@
 """Broken and hostile input ends in one clear line, with nothing run, damaged or half-written."""
 
 import contextlib
+import fcntl
 import gzip
 import hashlib
 import io
@@ -27,7 +28,7 @@ from omegaconf import DictConfig, OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import nmt.run
-from nmt import plotting
+from nmt import metrics, plotting, resume
 from nmt.callbacks import AtomicCheckpointIO, TensorBoard
 from nmt.callbacks.writers import EventFile
 from nmt.commands import LogFile, errors_in_one_line
@@ -858,6 +859,26 @@ def test_held_out_pairs_inside_training_are_counted():
     assert count_shared(held_out.select([0]), train.select([1, 2])) == 0
 
 
+def test_a_run_does_not_go_on_with_other_text(trained):
+    tokenizer = Tokenizer.load(trained / "tokenizer")
+    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "num_workers": 0, "seed": 1}
+
+    def data(num_train: int) -> TranslationDataModule:
+        pairs = grammar.corpus(num_train=num_train, num_val=5, num_test=0, max_words=12, seed=1)
+        splits = {
+            split: Dataset.from_dict(
+                {"src": [pair.en for pair in pairs[split]], "tgt": [pair.vi for pair in pairs[split]]}
+            )
+            for split in ("train", "val")
+        }
+        return TranslationDataModule(splits, tokenizer, **settings, guided=False)
+
+    state = data(40).state_dict()
+    data(40).load_state_dict(state)
+    with pytest.raises(UserError, match="the training text is not the one that the run was trained on"):
+        data(39).load_state_dict(state)
+
+
 def test_a_validation_set_inside_training_is_warned_of(trained, caplog):
     pairs = grammar.corpus(num_train=40, num_val=10, num_test=0, max_words=12, seed=1)
     texts = {
@@ -871,3 +892,94 @@ def test_a_validation_set_inside_training_is_warned_of(trained, caplog):
     TranslationDataModule(splits, Tokenizer.load(trained / "tokenizer"), **settings, guided=False)
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.message.startswith("3 of 10 val pairs are training pairs too")
+
+
+# What another process does, or an earlier run has left.
+
+
+def test_a_new_run_is_not_written_over_an_old_one(command, trained, tmp_path, cache):
+    run = copied(trained, tmp_path)
+    before = digests(run)
+    ended = command(
+        "train", *TINY, f"data.cache_dir={cache}", f"run_dir={run}", f"hydra.run.dir={tmp_path / 'log'}"
+    )
+    refused(ended, f"{run} has a run already: go on with resume={run}, or give another run_dir=")
+    assert digests(run) == before
+
+
+def test_a_directory_that_another_process_trains_in_is_left_to_it(command, tmp_path, cache):
+    run = tmp_path / "run"
+    run.mkdir()
+    other = os.open(run, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    try:
+        ended = command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={run}")
+    finally:
+        os.close(other)
+    refused(ended, f"{run} is where another process trains now")
+    assert not (run / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [
+        ("a: [1,", "config.yaml is not YAML"),
+        ("", "config.yaml is broken"),
+        ("- 1", "config.yaml is broken"),
+        ("model: {_target_: x}\ndata: {}", "config.yaml is broken: it has no run_dir"),
+    ],
+)
+def test_a_run_with_a_broken_configuration_does_not_go_on(text, fragment, command, trained, tmp_path):
+    run = copied(trained, tmp_path)
+    config(text)(run)
+    refused(command("train", f"resume={run}"), fragment)
+
+
+@pytest.mark.parametrize("content", [b"hello, this is no checkpoint\n", b"", b"\x80\x02c", b"PK\x03\x04"])
+def test_what_is_no_checkpoint_is_set_aside(content, trained, tmp_path):
+    run = copied(trained, tmp_path)
+    (run / "checkpoints" / "last.ckpt").write_bytes(content)
+    with pytest.raises(
+        UserError, match=r"best\.ckpt has no"
+    ):  # the next one, of which only weights were kept
+        resume.load_checkpoint(run)
+    assert (run / "checkpoints" / "last.ckpt.broken").read_bytes() == content
+
+
+def test_a_link_stays_a_link_and_an_open_file_stays_open(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old\n")
+    link.symlink_to(target)
+    nmt.run.write_atomically(link, "new\n")
+    assert link.is_symlink()
+    assert target.read_text() == "new\n"
+    with target.open("a") as stream:
+        descriptor = tmp_path / "stdout"
+        descriptor.symlink_to(f"/proc/self/fd/{stream.fileno()}")
+        nmt.run.write_atomically(descriptor, "more\n")
+        assert descriptor.is_symlink()
+    assert target.read_text() == "new\nmore\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "stdout", "target"]
+
+
+def test_scores_of_an_earlier_end_are_not_those_of_this_one(tmp_path):
+    scores_after = runpy.run_path(str(ROOT / "scripts" / "train.py"))["scores_after"]
+    assert scores_after(tmp_path, 10) is None
+    (tmp_path / "metrics_val.json").write_text('{"training": {"steps": 10}}')
+    (tmp_path / "metrics.json").write_text('{"training": {"steps": 5}}')
+    assert scores_after(tmp_path, 10) == tmp_path / "metrics_val.json"
+    assert scores_after(tmp_path, 5) == tmp_path / "metrics.json"
+    assert scores_after(tmp_path, 7) is None
+
+
+def test_validation_scores_as_the_test_does():
+    def scorers(*overrides: str) -> dict:
+        return hydra.utils.instantiate(compose(*overrides).callbacks.score).scorers
+
+    chosen = scorers("metrics.bleu.tokenize=char", "metrics.bleu.lowercase=true")
+    result = metrics.score_with(chosen, ["AB cd"], ["ab cd"], num_bootstrap=0)["bleu"]
+    assert "case:lc" in result["signature"]
+    assert "tok:char" in result["signature"]
+    assert result["score"] == pytest.approx(100)
+    usual = metrics.score_with(scorers("metrics=classification"), ["ab cd"], ["ab cd"], num_bootstrap=0)
+    assert "tok:13a" in usual["bleu"]["signature"]

@@ -47,7 +47,7 @@ def read_alignments(path: str | Path) -> list[tuple[Links, Links]]:
     Raises UserError naming the file, and the line that is none.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if lines[-1] == "":

@@ -132,11 +132,8 @@ def statistics(weights: Iterable[Any]) -> dict[str, float]:
         diagonal.append(diagonality(each))
     if not entropies:
         raise ValueError("no weights: there are no statistics of 0 sentences")
-    means = (
-        *(float(np.concatenate(each).mean()) for each in (entropies, largest, local, covered)),
-        np.mean(diagonal),
-    )
-    return dict(zip(STATISTICS, map(float, means), strict=True))
+    means = [float(np.concatenate(each).mean()) for each in (entropies, largest, local, covered)]
+    return dict(zip(STATISTICS, [*means, float(np.mean(diagonal))], strict=True))
 
 
 def _masked(

@@ -14,13 +14,21 @@ from nmt.decoding import greedy_search
 class ScoreValidation(Callback):
     """BLEU and chrF of greedy translations, detokenised, against the untouched references.
 
-    Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference.
+    Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. `bleu` and `chrf`
+    are the metrics of the test set, so that a run is stopped and its best checkpoint chosen by what it is scored by;
+    None is the usual one.
     """
 
     scores = ("val/bleu", "val/chrf")
 
-    def __init__(self, *, num_samples: int) -> None:
+    def __init__(
+        self, *, num_samples: int, bleu: metrics.Bleu | None = None, chrf: metrics.Chrf | None = None
+    ) -> None:
         self.num_samples = num_samples
+        self.scorers = {
+            "bleu": metrics.Bleu(tokenize="13a", lowercase=False) if bleu is None else bleu,
+            "chrf": metrics.Chrf(lowercase=False) if chrf is None else chrf,
+        }
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
@@ -36,8 +44,8 @@ class ScoreValidation(Callback):
         translations = ranks.united(translations)
         rows = sorted(translations)
         references = [data.val_text[row]["tgt"] for row in rows]
-        scores = metrics.score(
-            [translations[row] for row in rows], references, names=("bleu", "chrf"), num_bootstrap=0
+        scores = metrics.score_with(
+            self.scorers, [translations[row] for row in rows], references, num_bootstrap=0
         )
         for name, result in scores.items():
             pl_module.log(f"val/{name}", result["score"], rank_zero_only=False)

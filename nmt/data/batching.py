@@ -237,10 +237,18 @@ class TokenBatchSampler(Sampler[list[int]]):
         return np.stack((cuts[:-1], cuts[1:]), axis=1)
 
     def _divide(self, spans: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Halve the longest spans until their number is a multiple of the number of replicas."""
+        """Halve the longest spans until their number is a multiple of the number of replicas.
+
+        Raises UserError where there is none to halve.
+        """
         while len(spans) % self.num_replicas:
             longest = int((spans[:, 1] - spans[:, 0]).argmax())
             start, end = spans[longest]
+            if end - start == 1:
+                raise UserError(
+                    f"{len(spans)} batches of one pair each cannot be dealt to {self.num_replicas} processes: give more "
+                    f"than data.max_tokens={self.max_tokens}"
+                )
             middle = (start + end) // 2
             spans = np.concatenate((spans, [[middle, end]]))
             spans[longest, 1] = middle

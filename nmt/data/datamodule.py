@@ -1,5 +1,6 @@
 """From text to batches of piece ids, for Lightning."""
 
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -133,6 +134,19 @@ class TranslationDataModule(L.LightningDataModule):
             for logger in self.trainer.loggers:
                 # Of the steps to come, so that a run that goes on before them logs it in place of this one.
                 logger.log_metrics({"train/padding": share}, step=self.trainer.global_step + 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What tells this training text from another, whatever its place: the lengths of its pairs, as pieces."""
+        _, src_lengths, tgt_lengths = self._rows["train"]
+        return {"training_pairs": hashlib.sha256(src_lengths.tobytes() + tgt_lengths.tobytes()).hexdigest()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Raises UserError where the run that goes on was trained on other text."""
+        if state_dict != self.state_dict():
+            raise UserError(
+                "the training text is not the one that the run was trained on: put that back, or give its place as "
+                "data.path="
+            )
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader(self.val, self.sampler("val", shuffle=False))

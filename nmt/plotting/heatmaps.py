@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from nmt.errors import UserError
 from nmt.plotting.fonts import extent, font_families, missing_glyphs_logged
 from nmt.plotting.sentence import Sentence, drawable, fitting
 
@@ -55,10 +56,10 @@ def heatmap(
 def page(sentences: Sequence[Sentence]) -> Figure:
     """Several sentences, from left to right and then downwards.
 
-    Raises ValueError where there are none, and where the labels of one do not fit its weights.
+    Raises UserError where there are none, and ValueError where the labels of one do not fit its weights.
     """
     if not sentences:
-        raise ValueError("a page needs a sentence or more, got 0")
+        raise UserError("a page needs a sentence or more, got 0: no line has words on both sides")
     figure = _new_figure()
     placed = []
     x = y = row_height = 0.0

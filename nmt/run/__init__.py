@@ -19,6 +19,7 @@ from nmt.run.building import (
 from nmt.run.directory import Run, open_run
 from nmt.run.files import (
     checkpoint_file,
+    load_config,
     load_weights,
     report,
     write_atomically,
@@ -35,6 +36,7 @@ __all__ = [
     "check_decoding",
     "checkpoint_file",
     "instantiate",
+    "load_config",
     "load_weights",
     "make_tokenizer",
     "open_run",

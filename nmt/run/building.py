@@ -148,7 +148,11 @@ def stored_data(config: DictConfig) -> DictConfig:
     data/cache, so that a run from elsewhere makes no folder of its choice."""
     data: Any = OmegaConf.create(OmegaConf.to_container(config))
     reader = data.get("reader")
-    if OmegaConf.is_dict(reader) and "cache_dir" in reader and not Path(str(reader.cache_dir)).is_dir():
+    if (
+        OmegaConf.is_dict(reader)
+        and "cache_dir" in reader
+        and not Path(str(reader.cache_dir)).expanduser().is_dir()
+    ):
         reader.cache_dir = "data/cache"
     return data
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +11,6 @@ import numpy as np
 import torch
 from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
@@ -25,7 +25,7 @@ from nmt.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.building import build_translator, quantise, read_splits, stored_data
-from nmt.run.files import checkpoint_file, files_to_average, load_average, load_weights
+from nmt.run.files import checkpoint_file, files_to_average, load_average, load_config, load_weights
 from nmt.run.translation import Translation
 
 log = logging.getLogger(__name__)
@@ -61,28 +61,14 @@ class Run:
             raise UserError(f"int8={int8}: choose true or false")
         if average is not None and checkpoint != "best":
             raise UserError(f"average={average} is in place of checkpoint={checkpoint}: give one of the two")
-        directory = Path(path)
+        directory = Path(str(path))  # a setting of 5 is a number
         if not directory.is_dir():
             raise UserError(f"{directory}: no such run directory")
-        config_file = directory / "config.yaml"
-        if not config_file.is_file():
-            raise UserError(f"{directory} is not a run directory: it has no config.yaml")
-        try:
-            config = OmegaConf.load(config_file)
-            model_config, _ = config.model, config.data
-            if not (OmegaConf.is_dict(model_config) and "_target_" in model_config):
-                raise ValueError("model has no _target_")
-        except (OmegaConfBaseException, OSError, ValueError, AttributeError) as error:
-            raise UserError(f"{config_file} is broken: {' '.join(str(error).split())}") from error
-        except Exception as error:
-            if type(error).__module__.startswith("yaml"):
-                raise UserError(f"{config_file} is not YAML: {' '.join(str(error).split())}") from error
-            raise
-        assert isinstance(config, DictConfig)
+        config = load_config(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer")
-        translator = build_translator(model_config, tokenizer)
+        translator = build_translator(config.model, tokenizer)
         if average is None:
-            load_weights(translator, checkpoint_file(directory, checkpoint))
+            load_weights(translator, checkpoint_file(directory, str(checkpoint)))
         else:
             load_average(translator, files_to_average(directory, average))
         run = cls(directory, config, tokenizer, translator.to(_device(device)))
@@ -130,6 +116,7 @@ class Run:
         num_best: int = 1,
         prefixes: Sequence[str] | None = None,
         max_tokens: int = 4096,
+        first_line: int = 1,
         show_progress: bool = False,
         **decoding: Any,
     ) -> list[Translation]:
@@ -137,20 +124,26 @@ class Run:
 
         `num_best` > 1 puts the other hypotheses in `.others`, best first (or in the order drawn). `prefixes` are
         what each translation must begin with. A line of more than `MOST_PIECES` pieces is cut at words into parts that
-        are translated by themselves and joined, with a warning. `decoding` takes the keys of `configs/decoding/` (see
-        `nmt.decoding.search`); without any, the beam has 5 hypotheses and lengths are normalised. Raises UserError
-        for settings that do not go together.
+        are translated by themselves and joined, with a warning that counts lines from `first_line`. A line that is
+        empty or was cut has no others. `decoding` takes the keys of `configs/decoding/` (see `nmt.decoding.search`);
+        without any, the beam has 5 hypotheses and lengths are normalised. Raises UserError for settings that do not go
+        together.
         """
         lines = list(lines)
         if prefixes is not None and len(prefixes) != len(lines):
             raise UserError(f"{len(lines)} lines to translate but {len(prefixes)} prefixes")
         ids = self.tokenizer.encode_source(lines)
-        cut = {row: self._parts(lines[row]) for row, own in enumerate(ids) if len(own) > MOST_PIECES}
+        cut = {
+            row: self._parts(lines[row])
+            for row, own in enumerate(ids)
+            if len(own) > MOST_PIECES and lines[row].strip()
+        }
         if cut:
             return self._translate_parts(
                 lines,
                 cut,
                 prefixes,
+                first_line,
                 num_best=num_best,
                 max_tokens=max_tokens,
                 show_progress=show_progress,
@@ -187,11 +180,17 @@ class Run:
         if len(words) > 1:
             halves = [" ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])]
         else:
-            halves = [line[: len(line) // 2], line[len(line) // 2 :]]
+            [word] = words
+            halves = [word[: len(word) // 2], word[len(word) // 2 :]]
         return [part for half in halves for part in self._parts(half)]
 
     def _translate_parts(
-        self, lines: list[str], cut: dict[int, list[str]], prefixes: Sequence[str] | None, **settings: Any
+        self,
+        lines: list[str],
+        cut: dict[int, list[str]],
+        prefixes: Sequence[str] | None,
+        first_line: int,
+        **settings: Any,
     ) -> list[Translation]:
         """Translations of lines of which some are `cut` into parts; a prefix is that of the first part."""
         parts, begun = [], []
@@ -201,7 +200,7 @@ class Run:
             begun += [prefixes[row] if prefixes is not None else "", *[""] * (len(own) - 1)]
         log.warning(
             "%d of %d lines have more than %d pieces: each is translated in parts (the first is line %d)",
-            *(len(cut), len(lines), MOST_PIECES, min(cut) + 1),
+            *(len(cut), len(lines), MOST_PIECES, first_line + min(cut)),
         )
         found = iter(self.translate(parts, prefixes=None if prefixes is None else begun, **settings))
         joined = []
@@ -259,7 +258,7 @@ class Run:
         """Weights [T, S] out of [L, K, T, S]; see `align`."""
         layer = self.translator.alignment_layer if layer is None else layer
         for name, chosen, number in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
-            if chosen is not None and not 0 <= chosen < number:
+            if chosen is not None and not (type(chosen) is int and 0 <= chosen < number):
                 raise UserError(f"{name}={chosen}: {self.directory} has {number}, counted from 0")
         of_layer = weights.mean(axis=0) if layer is None else weights[layer]
         return of_layer.mean(axis=0) if head is None else of_layer[head]
@@ -330,16 +329,22 @@ class Run:
         return scores
 
     def split(self, name: str, data: DictConfig | None = None) -> Dataset:
-        """A split of `data`, else of the data the run was trained on. Raises UserError where there is none."""
+        """A split of `data`, else of the data the run was trained on, read whole though training may have streamed it.
+
+        Raises UserError where there is none.
+        """
         if name not in SPLITS:
             raise UserError(f"split={name}: choose one of {', '.join(SPLITS)}")
-        splits = read_splits(stored_data(self.config.data) if data is None else data, [name])
+        data = stored_data(self.config.data) if data is None else deepcopy(data)
+        if OmegaConf.select(data, "reader.streaming") is not None:
+            data.reader.streaming = None
+        splits = read_splits(data, [name])
         if name not in splits:
             raise UserError(f"split={name}: the data have no such split")
         return splits[name]
 
     def _pad(self, rows: list[list[int]]) -> Tensor:
-        tensors = [torch.tensor(row) for row in rows]
+        tensors = [torch.tensor(row, dtype=torch.long) for row in rows]  # an empty one has no type of its own
         return pad_sequence(tensors, batch_first=True, padding_value=self.tokenizer.pad_id).to(self.device)
 
     def _translation(self, source: str, hypothesis: Hypothesis) -> Translation:
@@ -363,9 +368,11 @@ class Run:
 
 def open_run(paths: Any, **how: Any) -> Run:
     """The run of one directory, or the ensemble of a list of them, loaded as `Run.load` is told."""
-    if isinstance(paths, str):
-        return Run.load(paths, **how)
-    return Run.load_ensemble(list(paths), **how)
+    if paths is None:
+        raise UserError("run=null: give a run directory")
+    if OmegaConf.is_list(paths) or isinstance(paths, list | tuple):
+        return Run.load_ensemble(list(paths), **how)
+    return Run.load(paths, **how)
 
 
 def _batches_by_length(rows: list[int], ids: list[list[int]], max_tokens: int) -> list[list[int]]:
@@ -384,5 +391,5 @@ def _device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(f"device={name} cannot be used here: {str(error).splitlines()[0]}") from error

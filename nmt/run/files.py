@@ -4,11 +4,14 @@ import contextlib
 import json
 import os
 import pickle
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from nmt import metrics
@@ -16,6 +19,26 @@ from nmt.checkpoints import kept_files
 from nmt.errors import UserError, WriteError
 from nmt.models.base import Translator
 from nmt.run.translation import Translation
+
+
+def load_config(directory: Path) -> DictConfig:
+    """The configuration that a run directory was trained with. Raises UserError naming the file where there is none."""
+    file = directory / "config.yaml"
+    if not file.is_file():
+        raise UserError(f"{directory} is not a run directory: it has no config.yaml")
+    try:
+        config = OmegaConf.load(file)
+        model, _ = config.model, config.data
+        if not (OmegaConf.is_dict(model) and "_target_" in model):
+            raise ValueError("model has no _target_")
+    except (OmegaConfBaseException, OSError, ValueError, AttributeError) as error:
+        raise UserError(f"{file} is broken: {' '.join(str(error).split())}") from error
+    except Exception as error:
+        if type(error).__module__.startswith("yaml"):
+            raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+        raise
+    assert isinstance(config, DictConfig)
+    return config
 
 
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:
@@ -94,20 +117,33 @@ def load_average(translator: Translator, files: Sequence[Path]) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """Write a file beside `path`, then rename it: `path` is whole or as it was. Raises WriteError.
 
-    What is there and no plain file, as /dev/stdout, is written to and stays what it is.
+    What is there and no plain file, as /dev/stdout, is written to and stays what it is; so does a link to a file.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if _is_stream(path):
         try:
-            path.write_text(text, "utf-8")
+            with path.open("a", encoding="utf-8") as stream:
+                stream.write(text)
         except OSError as error:
             raise WriteError(path, error) from error
         return
-    write_together({path: text})
+    write_together({path.resolve() if path.is_symlink() else path: text})
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether it is no plain file, or names what a process has open, as /dev/stdout does where it goes to a file."""
+    while True:
+        path = path.parent.resolve() / path.name
+        if path.is_relative_to("/proc"):
+            return True
+        if not path.is_symlink():
+            return path.exists() and not path.is_file() and not path.is_dir()
+        path = path.parent / path.readlink()
 
 
 def write_together(texts: Mapping[Path, str]) -> None:
     """Write files that belong together: where one cannot be written, all are as they were. Raises WriteError."""
-    beside = {path: path.with_name(f".{path.name}.tmp") for path in texts}
+    own = uuid.uuid4().hex  # another process may write the same files now
+    beside = {path: path.with_name(f".{path.name}.{own}.tmp") for path in texts}
     path = next(iter(texts))
     try:
         for path, text in texts.items():

@@ -34,16 +34,24 @@ class Translation:
 
     @classmethod
     def join(cls, source: str, parts: Sequence["Translation"]) -> "Translation":
-        """The translation of a line out of those of its parts; weights between different parts are 0."""
-        weights = None
+        """The translation of a line out of those of its parts; weights between different parts are 0.
+
+        A source word that was cut is one word again, and has the sum of its parts' weights.
+        """
+        source_words, weights = source.split(), None
         if all(part.weights is not None for part in parts):
-            weights = block_diag(*(part.weights for part in parts))
+            pieces = block_diag(*(part.weights for part in parts))  # [T, source words of the parts]
+            sizes = np.array([len(word) for part in parts for word in part.source_words])
+            ends = np.cumsum([len(word) for word in source_words])
+            words = np.searchsorted(ends, sizes.cumsum() - sizes, side="right")  # by where each begins
+            weights = np.zeros((len(pieces), len(source_words)))
+            np.add.at(weights.T, words, pieces.T)
         return cls(
             source,
             " ".join(part.text for part in parts if part.text),
             sum(part.score for part in parts),
             sum(part.log_prob for part in parts),
-            [word for part in parts for word in part.source_words],
+            source_words,
             [word for part in parts for word in part.target_words],
             weights,
         )
