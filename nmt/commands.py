@@ -1,5 +1,6 @@
 """What every script shares: Hydra's entry, and one clear line where the user can mend what went wrong."""
 
+import atexit
 import difflib
 import errno
 import functools
@@ -7,7 +8,9 @@ import io
 import logging
 import os
 import re
+import shutil
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -33,7 +36,16 @@ def choice_names(*groups: str) -> str:
     return "_".join(str(choices[group]) for group in groups if choices.get(group) not in (None, "null"))
 
 
+@functools.cache
+def scratch() -> str:
+    """A directory of this process, gone when it ends: Hydra leaves a file for each sweep, and must somewhere."""
+    directory = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
 OmegaConf.register_new_resolver("choices", choice_names, replace=True)
+OmegaConf.register_new_resolver("scratch", scratch, replace=True)
 OmegaConf.register_new_resolver("started", ranks.started, replace=True)
 
 _KINDS = {
@@ -43,6 +55,62 @@ _KINDS = {
 }
 # Lightning takes words here too: "auto", "warn", a time.
 _WORDS_TOO = ("trainer.devices", "trainer.deterministic", "trainer.val_check_interval")
+# Null is an answer here, though it is not the default.
+_OR_NULL = (
+    "callbacks.checkpoint.every_n_minutes",
+    "data.columns",
+    "model.attention",
+    "model.encoder.output_size",
+    "model.attention.max_fertility",
+    "optimizer.fused",
+    "trainer.check_val_every_n_epoch",
+    "trainer.gradient_clip_val",
+    "trainer.limit_train_batches",
+    "trainer.limit_val_batches",
+    "trainer.max_epochs",
+    "trainer.num_sanity_val_steps",
+    # What reads these refuses it, and says from where to where they go.
+    "callbacks.spikes.num_deviations",
+    "scheduler.warmup_steps",
+)
+# Null is the default here: what else there may be.
+_EXAMPLES: dict[str, Any] = {
+    "layer": 0,
+    "head": 0,
+    "callbacks.alignments.layer": 0,
+    "callbacks.alignments.head": 0,
+    "data.buffer_pairs": 100000,
+    "model.alignment_layer": 0,
+    "model.attention.max_fertility": 2.0,
+    "model.readout_size": 192,
+}
+_SEEDS = range(2**32)  # NumPy's
+# Paths: a directory may be called 2024, which YAML takes for a number.
+_PATHS = (
+    "alignment",
+    "alignments",
+    "checkpoint",
+    "compare",
+    "data.cache_dir",
+    "data.path",
+    "data.tokenizer.model",
+    "gold",
+    "heatmaps",
+    "input",
+    "log_dir",
+    "output",
+    "page",
+    "prefixes",
+    "refs",
+    "resume",
+    "reverse_run",
+    "run",
+    "run_dir",
+    "runs",
+    "src",
+    "tgt",
+)
+_LISTS_OF_PATHS = ("compare", "data.tokenizer.model", "run", "runs")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
 _GROUP_FAULT = "Config group override must be"  # Hydra says it with a plain ValueError
 
@@ -59,7 +127,7 @@ def command(config_name: str) -> Callable[[Callable[[DictConfig], Any]], Callabl
         @functools.wraps(function)
         def task(cfg: DictConfig) -> None:
             with errors_in_one_line(config_name):
-                check_kinds(cfg, config_name, HydraConfig.get().overrides.task)
+                settle(cfg, config_name, HydraConfig.get().overrides.task)
                 function(cfg)
 
         @functools.wraps(function)
@@ -113,23 +181,75 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
-def check_kinds(cfg: DictConfig, config_name: str, overrides: Sequence[str]) -> None:
-    """Raise UserError for an override that gives no number, or not true or false, where the default is one.
+def settle(cfg: DictConfig, config_name: str, overrides: Sequence[str]) -> None:
+    """Check what the overrides have set in `cfg` by what stands there without them, and make paths of numbers.
 
-    The default is that of the same choices of groups with no value set. Null is left to what reads it.
+    The defaults are those of the same choices of groups. Raises UserError for a value of another kind than its
+    default: a number, true or false, a list, settings of its own; for null where one is needed.
     """
-    keys = {text: text.partition("=")[0].lstrip("+~").partition("@")[0] for text in overrides}
-    choices = [text for text, key in keys.items() if (CONFIGS / key).is_dir()]
-    values = [key for text, key in keys.items() if text not in choices and key not in _WORDS_TOO]
+    texts = {
+        text: text.partition("=")[0].lstrip("+").partition("@")[0] for text in overrides if text[0] != "~"
+    }
+    choices = [text for text, key in texts.items() if (CONFIGS / key).is_dir()]
+    for text in choices:
+        if text.endswith("=[]") and not text.endswith("experiment=[]"):
+            raise UserError(_not_a_choice(text))
+    values = {key: text.partition("=")[2].strip() for text, key in texts.items() if text not in choices}
     if not values:
         return
     defaults = _compose(config_name, choices)
-    for key in values:
-        default, value = (OmegaConf.select(each, key, throw_on_missing=False) for each in (defaults, cfg))
-        if type(default) in _KINDS and value is not None:
-            kind, types = _KINDS[type(default)]
-            if type(value) not in types or value != value:  # only NaN differs from itself
-                raise UserError(f"{key}={value}: give {kind}, as in {key}={str(default).lower()}")
+    for key, text in values.items():
+        value = OmegaConf.select(cfg, key, throw_on_missing=False)
+        if key in _PATHS and value is not None:
+            _settle_path(cfg, key, value, text)
+            continue
+        default = OmegaConf.select(defaults, key, throw_on_missing=False)
+        if value is None:
+            if _is_required(defaults, key) or (key in _PATHS and default is not None):
+                raise UserError(f"{key} is required: give {key}=VALUE")
+            if default is None or key in _OR_NULL:
+                continue
+        wanted = None if key in _WORDS_TOO else _wanted(key, value, _EXAMPLES.get(key, default))
+        if wanted is not None:
+            raise UserError(f"{key}={'null' if value is None else value}: give {wanted}")
+
+
+def _wanted(key: str, value: Any, example: Any) -> str | None:
+    """What to give instead of a value that is not of the example's kind; None where it is."""
+    if key == "seed":
+        fits = type(value) is int and value in _SEEDS
+        return None if fits else f"a whole number of at least 0 and at most {_SEEDS[-1]}, as in seed=1"
+    if OmegaConf.is_dict(example):
+        own = f"settings of its own, {key}.NAME=VALUE, or leave it out: ~{key}"
+        return None if OmegaConf.is_dict(value) else own
+    if OmegaConf.is_list(example):
+        kind = type(example[0]) if len(example) else object
+        fits = OmegaConf.is_list(value) and all(_is_a(kind, each) for each in value)
+        what = f"a list, each {_KINDS[kind][0]}" if kind in _KINDS else "a list"
+    else:
+        fits, what = _is_a(type(example), value), _KINDS.get(type(example), ("",))[0]
+    return None if fits else f"{what}, as in {key}={str(example).replace(' ', '').lower()}"
+
+
+def _is_a(kind: type, value: Any) -> bool:
+    # Only NaN differs from itself.
+    return kind not in _KINDS or (type(value) in _KINDS[kind][1] and value == value)
+
+
+def _is_required(defaults: DictConfig, key: str) -> bool:
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(defaults, parent, throw_on_missing=False) if parent else defaults
+    return isinstance(node, DictConfig) and OmegaConf.is_missing(node, name)
+
+
+def _settle_path(cfg: DictConfig, key: str, value: Any, text: str) -> None:
+    """Make what the user wrote of a number again: a path, or a list of such."""
+    if OmegaConf.is_list(value) and key in _LISTS_OF_PATHS:
+        OmegaConf.update(cfg, key, [str(each) for each in value])
+    elif OmegaConf.is_config(value):
+        raise UserError(f"{key}={value}: give one path")
+    elif not isinstance(value, str):
+        OmegaConf.update(cfg, key, text)
 
 
 def explain(error: BaseException, config_name: str) -> str:
@@ -148,7 +268,7 @@ def explain(error: BaseException, config_name: str) -> str:
         cause = cause.__cause__
     if text.startswith(_GROUP_FAULT):
         given = " ".join(each for each in sys.argv[1:] if (CONFIGS / each.partition("=")[0]).is_dir())
-        return f"a choice is the name of a file in its group's folder, not null or a number: {given}"
+        return _not_a_choice(given)
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:
         key = unknown.group(1).split("@")[0]
@@ -165,6 +285,10 @@ def explain(error: BaseException, config_name: str) -> str:
     if mandatory:
         return f"{mandatory.group(1)} is required: give {mandatory.group(1)}=VALUE"
     return " ".join(text.split())
+
+
+def _not_a_choice(given: str) -> str:
+    return f"a choice is the name of a file in its group's folder, not null or a number: {given}"
 
 
 def _file_of(error: OSError) -> str:

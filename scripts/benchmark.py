@@ -21,7 +21,7 @@ from tqdm import tqdm
 from nmt import benchmark as measure
 from nmt import kernels
 from nmt.benchmark import Decoding, Subject, TrainingStep
-from nmt.commands import CONFIGS, command
+from nmt.commands import CONFIGS, command, settle
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -162,8 +162,12 @@ def pick_device(name: str) -> torch.device:
 def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, tuple[DictConfig, list[str]]]:
     """The configuration of each variant, with all of its overrides. Raises UserError where the data differ."""
     if cfg.attentions is not None:
+        if not OmegaConf.is_list(cfg.attentions):
+            raise UserError(f"attentions={cfg.attentions}: give names of attentions, [A,B]")
         variants = {str(name): [f"attention={name}"] for name in cfg.attentions}
     elif cfg.variants is not None:
+        if not (OmegaConf.is_dict(cfg.variants) and all(map(OmegaConf.is_list, cfg.variants.values()))):
+            raise UserError(f"variants={cfg.variants}: give settings by name, {{NAME:['key=value'],NAME:[]}}")
         variants = {str(name): list(map(str, own)) for name, own in cfg.variants.items()}
     else:
         return {cfg.name: (cfg, list(overrides))}
@@ -174,6 +178,7 @@ def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, tup
         replaced = {key_of(each) for each in own} | {"attentions", "variants", "name"}
         all_of_them = [each for each in overrides if key_of(each) not in replaced] + own
         each = hydra.compose("benchmark", overrides=all_of_them)
+        settle(each, "benchmark", all_of_them)
         each.name = name
         check(each)
         if plain(each.data) != plain(cfg.data):
@@ -258,7 +263,9 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
 
     Raises UserError for an override that could not take effect.
     """
-    if any(not isinstance(number, int) or number < 1 for number in cfg.corpora):
+    if not OmegaConf.is_list(cfg.corpora) or any(
+        type(number) is not int or number < 1 for number in cfg.corpora
+    ):
         raise UserError(f"corpora={cfg.corpora}: give numbers of pairs, [100000,1000000]")
     settings = [each for each in overrides if key_of(each).partition(".")[0] != "data"]
     used = {"corpora", "output", "device", "precision", *map(key_of, for_train(cfg, settings))}
@@ -326,12 +333,17 @@ def compare(files: Any) -> None:
             results.append(json.loads(Path(file).read_text("utf-8")))
         except ValueError as error:
             raise UserError(f"{file} is not JSON: {error}") from error
-        if not {"machine", "variants"} <= set(results[-1]):
+        if not isinstance(results[-1], dict) or not {"machine", "variants"} <= set(results[-1]):
             raise UserError(f"{file} was not written by benchmark.py")
     try:
         print(measure.compare(*results))
     except ValueError as error:
         raise UserError(str(error)) from error
+    except (AttributeError, LookupError, TypeError) as error:
+        both = " or ".join(map(str, files))
+        raise UserError(
+            f"{both} was not written by benchmark.py ({type(error).__name__}: {error})"
+        ) from error
 
 
 @command("benchmark")

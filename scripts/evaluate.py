@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands import command
 from nmt.errors import UserError
@@ -13,6 +13,8 @@ def evaluate(cfg: DictConfig) -> dict:
     """Translate the split, write metrics.json and hypotheses.txt into the run directory, print the scores."""
     if cfg.output is None and not isinstance(cfg.run, str):
         raise UserError("an ensemble has no run directory of its own: give output=DIR")
+    if cfg.num_bootstrap < 0:
+        raise UserError(f"num_bootstrap={cfg.num_bootstrap}: give a whole number of at least 0")
     run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
     dataset = run.split(cfg.split, data_config(run, cfg.data))
     scores, translations = run.score(
@@ -22,8 +24,11 @@ def evaluate(cfg: DictConfig) -> dict:
         show_progress=True,
         **cfg.decoding,
     )
+    scores["decoding"] = OmegaConf.to_container(cfg.decoding, resolve=True)
     weights = ""
-    if cfg.average is not None:
+    if cfg.average is None:
+        scores["checkpoint"] = cfg.checkpoint
+    else:
         scores["average"] = cfg.average
         weights = f", mean of the last {cfg.average} checkpoints"
     if cfg.int8:

@@ -274,6 +274,21 @@ def test_two_results_without_a_variant_in_common_are_not_compared():
         benchmark.compare(one, other)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5",
+        '{"machine": {}, "variants": {"gru": {}}}',
+        '{"machine": {}, "variants": {"gru": {"measures": {"efficiency": 3}}}}',
+        '{"machine": {}, "variants": ["gru"]}',
+    ],
+)
+def test_a_file_that_holds_no_measurements_is_named(text, tmp_path):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(UserError, match=r"a\.json.* was not written by benchmark\.py"):
+        load_script().compare(_files(tmp_path / "a.json"))
+
+
 # --- the command ----------------------------------------------------------------------------------------
 
 
@@ -406,6 +421,10 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
         (["variants={a:['data.max_tokens=64']}"], "variant a changes data"),
         (["attentions=[none]", "variants={a:[]}"], "not both"),
         (["attentions=[]"], "nothing to compare"),
+        (["attentions=5"], r"attentions=5: give names of attentions, \[A,B\]"),
+        (["variants=foo"], r"variants=foo: give settings by name, {NAME:"),
+        (["variants={a:foo}"], r"variants={'a': 'foo'}: give settings by name"),
+        (["variants={a:['beam_size=null']}"], "beam_size=null: give a whole number"),
         (["repeats=0"], "repeats=0"),
         (["precision=16"], "precision=16"),
         (["int8=4"], "int8=4: choose true or false"),
@@ -420,6 +439,12 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
         with pytest.raises(UserError, match=message):
             script.benchmark(cfg, overrides)
+
+
+@pytest.mark.parametrize("given", ["1000", "[a]", "[0]", "[true]"])
+def test_sizes_of_corpora_are_a_list_of_numbers(given):
+    with pytest.raises(UserError, match=r"give numbers of pairs, \[100000,1000000\]"):
+        load_script().corpora(compose(f"corpora={given}"), [])
 
 
 @pytest.mark.parametrize(

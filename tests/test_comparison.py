@@ -3,8 +3,10 @@
 import csv
 import importlib.util
 import json
+import os
 import random
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from sacrebleu.metrics import BLEU
 
 from nmt import metrics
 from nmt.comparison import figures, tables
-from nmt.comparison.runs import find_runs, label_experiments, label_runs, read_run
+from nmt.comparison.runs import find_runs, groups_but_for_seed, label_experiments, label_runs, read_run
 from nmt.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -211,6 +213,43 @@ def test_runs_that_differ_in_their_seed_alone_are_averaged(sweep):
     assert tables.seed_table([average], ["bleu", "aer"]).endswith("| 0.233 ± 0.153 |")
 
 
+def test_a_seed_counts_once_in_a_mean_and_repetitions_are_named(sweep, caplog):
+    for name, seed in (("a", 1), ("again", 1), ("b", 2), ("other", 1)):
+        sweep.write(name, seed=seed, lr=0.004 if name == "other" else 0.002)
+    shutil.copytree(sweep.root / "runs" / "other", sweep.root / "runs" / "other_copy")
+    result = compare(f"runs={sweep.root}/runs")
+    [average] = result["seeds"]
+    scores = {Path(row["directory"]).name: row["bleu"] for row in result["runs"]}
+    assert average["num_runs"] == 2
+    assert average["bleu"]["mean"] == pytest.approx((scores["a"] + scores["b"]) / 2)
+    assert average["bleu"]["std"] == pytest.approx(statistics.stdev([scores["a"], scores["b"]]))
+    [warning] = [record.message for record in caplog.records]
+    assert warning == (
+        "left out of means over seeds, as their seeds are repeated: "
+        f"{sweep.root}/runs/again (seed 1), {sweep.root}/runs/other_copy (seed 1)"
+    )
+
+
+def test_what_made_the_hypotheses_tells_runs_apart_and_not_what_training_would_have(sweep):
+    """The keys that evaluation writes into metrics.json; an earlier version's file has none of them."""
+    decodings = {
+        "a": None,
+        "b": {"beam_size": 1, "length_alpha": 1.0},
+        "c": {"beam_size": 10, "length_alpha": 1.0},
+    }
+    for seed, (name, decoding) in enumerate(decodings.items()):
+        written = {} if decoding is None else {"decoding": decoding, "checkpoint": "best"}
+        directory = sweep.write(name, seed=seed, extra=written)
+        config = yaml.safe_load((directory / "config.yaml").read_text("utf-8"))
+        config["decoding"] = {"beam_size": 10, "length_alpha": 1.0}
+        (directory / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    sweep.write("d", extra={"decoding": {"beam_size": 1, "length_alpha": 1.0}, "average": 5})
+    runs = [read_run(sweep.root / "runs" / name, "test") for name in "abcd"]
+    assert label_experiments(runs[:3]) == ["beam_size=10", "beam_size=1", "beam_size=10"]
+    assert groups_but_for_seed(runs[:3]) == [[0, 2], [1]]
+    assert label_runs([runs[1], runs[3]]) == ["average=None", "average=5"]
+
+
 def test_labels_are_the_fewest_settings_that_tell_the_runs_apart(sweep):
     # Attention decides the size too, so the size adds nothing; the learning rate does.
     for attention in ("DotAttention", "AdditiveAttention"):
@@ -285,6 +324,23 @@ def test_runs_are_found_once_each_in_the_order_given(sweep, monkeypatch):
             find_runs(wrong)
     with pytest.raises(UserError, match="runs is empty"):
         find_runs([])
+
+
+def test_a_sweep_of_comparisons_leaves_nothing_behind(sweep):
+    sweep.write("a")
+    before = sorted(sweep.root.rglob("*"))
+    arguments = [
+        f"runs={sweep.root}/runs",
+        f"refs={sweep.root}/data/test.en",
+        "num_bootstrap=5",
+        "num_trials=5,6",
+    ]
+    command = [sys.executable, str(ROOT / "scripts" / "compare.py"), "-m", *arguments]
+    environment = {**os.environ, "TMPDIR": str(sweep.root)}
+    result = subprocess.run(command, capture_output=True, cwd=sweep.root, env=environment, check=False)
+    assert result.returncode == 0, result.stderr.decode()
+    assert result.stdout.count(b"test, 60 sentences") == 2
+    assert sorted(sweep.root.rglob("*")) == before
 
 
 def test_a_run_that_was_not_scored_ends_the_command_with_one_line(sweep):
@@ -365,6 +421,7 @@ def test_a_broken_run_directory_is_named(sweep, file, text, message):
     [
         ("split=dev", "choose one of train, val, test"),
         ("num_bootstrap=0", "need resamples"),
+        ("num_bootstrap=-5", "need resamples"),
         ("length_bounds=[5,3]", "give rising numbers"),
         ("split=val", "has no metrics_val.json"),
     ],

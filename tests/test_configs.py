@@ -1,5 +1,6 @@
-"""Every choice on the disk composes; every attention builds and takes a training step."""
+"""Every choice on the disk composes; every attention builds and takes a training step; values are of their kinds."""
 
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
+from nmt.commands import settle
 from nmt.errors import UserError
 from nmt.losses import cross_entropy
 from nmt.run import build_translator
@@ -156,3 +158,100 @@ def test_a_model_builds_only_what_is_allowed():
     config.attention._target_ = "builtins.exec"
     with pytest.raises(UserError, match=r"may not build builtins\.exec"):
         build_translator(config, VOCABULARY)
+
+
+# Values that are set. Each case: the command, what is set, and what the line says.
+
+REFUSED = {
+    "no seed": ("train", ["seed=null"], "seed=null: give a whole number of at least 0 and at most 4294967295"),
+    "a large seed": ("train", ["seed=5000000000"], "seed=5000000000: give a whole number"),
+    "no seed to measure by": ("benchmark", ["seed=null"], "seed=null: give a whole number"),
+    "no workers": ("train", ["data.num_workers=null"], "data.num_workers=null: give a whole number, as in"),
+    "no ratio": ("train", ["data.max_ratio=null"], "data.max_ratio=null: give a number, as in data.max_ratio=4.0"),
+    "no length": ("train", ["data.max_length=null"], "data.max_length=null: give a whole number"),
+    "no tokens": ("train", ["data.max_tokens=null"], "data.max_tokens=null: give a whole number"),
+    "no vocabulary": ("train", ["data.tokenizer.vocab_size=null"], "give a whole number"),
+    "neither true nor false": ("train", ["model.tie_output=null"], "give true or false, as in model.tie_output=true"),
+    "no best": ("translate", ["num_best=null"], "num_best=null: give a whole number"),
+    "no block": ("translate", ["block_size=null"], "block_size=null: give a whole number"),
+    "no threshold": ("align", ["threshold=null"], "threshold=null: give a number"),
+    "no resamples": ("evaluate", ["num_bootstrap=null"], "num_bootstrap=null: give a whole number"),
+    "no resamples to compare": ("compare", ["num_bootstrap=null"], "num_bootstrap=null: give a whole number"),
+    "no batches": ("benchmark", ["num_batches=null"], "num_batches=null: give a whole number"),
+    "no clipping to measure": ("benchmark", ["gradient_clip_val=null"], "gradient_clip_val=null: give a number"),
+    "no bounds": ("compare", ["length_bounds=null"], "length_bounds=null: give a list, each a whole number, as in"),
+    "one bound": ("compare", ["length_bounds=10"], "length_bounds=10: give a list"),
+    "words for bounds": ("compare", ["length_bounds=[a,b]"], r"each a whole number, as in length_bounds=\[5,10,15"),
+    "one beta": ("train", ["optimizer.betas=0.9"], "optimizer.betas=0.9: give a list, each a number"),
+    "a number for settings": ("train", ["model.cell=5"], "model.cell=5: give settings of its own, model.cell.NAME="),
+    "no metric": ("evaluate", ["metrics.bleu=null"], "metrics.bleu=null: .* or leave it out: ~metrics.bleu"),
+    "no callback": ("train", ["callbacks.early_stopping=null"], "or leave it out: ~callbacks.early_stopping"),
+    "no model": ("train", ["model=[]"], r"a choice is the name of a file .*: model=\[\]"),
+    "a word for a layer": ("align", ["layer=abc"], "layer=abc: give a whole number, as in layer=0"),
+    "half a head": ("align", ["head=0.5"], "head=0.5: give a whole number"),
+    "a word for a layer to draw": ("train", ["callbacks.alignments.layer=abc"], "layer=abc: give a whole number"),
+    "a word for a buffer": ("train", ["data=files", "data.buffer_pairs=abc"], "buffer_pairs=abc: give a whole"),
+    "half a pair": ("train", ["data=files", "data.buffer_pairs=50.5"], "buffer_pairs=50.5: give a whole number"),
+    "no run": ("evaluate", ["run=null"], "run is required: give run=VALUE"),
+    "no checkpoint": ("translate", ["checkpoint=null"], "checkpoint is required"),
+    "two files for one": ("translate", ["output=[a,b]"], "give one path"),
+}  # fmt: skip
+
+
+def settled(name: str, *overrides: str):
+    cfg = compose(*overrides, name=name)
+    settle(cfg, name, overrides)
+    return cfg
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_value_of_another_kind_than_its_default_is_refused(case):
+    name, overrides, message = REFUSED[case]
+    with pytest.raises(UserError, match=message):
+        settled(name, *overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["trainer.gradient_clip_val=null", "trainer.max_time=00:01:00:00", "trainer.deterministic=warn"],
+        ["trainer.max_epochs=null", "trainer.max_steps=5", "trainer.num_sanity_val_steps=null"],
+        ["trainer.limit_train_batches=null", "trainer.limit_val_batches=3", "trainer.val_check_interval=null"],
+        ["trainer.check_val_every_n_epoch=null", "trainer.val_check_interval=50", "trainer.devices=auto"],
+        ["callbacks.checkpoint.every_n_minutes=null", "callbacks.alignments.layer=1", "~callbacks.early_stopping"],
+        ["model.encoder.output_size=null", "model.readout_size=null", "optimizer.fused=null", "optimizer.lr=1"],
+        ["attention=coverage", "model.attention.max_fertility=3"],
+        ["attention=coverage_fertility", "model.attention.max_fertility=null"],
+        ["model.attention=null", "optimizer.betas=[0.9,1]", "seed=4294967295", "+optimizer.foo=null"],
+        ["experiment=bible_grc_en", "data.columns=null", "data.buffer_pairs=50", "data.streaming=9"],
+    ],
+    ids=lambda overrides: overrides[0],
+)  # fmt: skip
+def test_null_and_words_are_values_where_they_mean_something(overrides):
+    settled("train", *overrides)
+
+
+def test_a_path_may_look_like_a_number():
+    """A directory of the year, of a date, of what YAML takes for a number or a truth."""
+    for written in ("2024", "1e3", "1_000", "true", "1.50"):
+        assert settled("evaluate", f"run={written}", f"output={written}").run == written
+        cfg = settled("train", "data=files", f"data.path={written}", f"data.cache_dir={written}")
+        assert (cfg.data.reader.path, cfg.data.reader.cache_dir) == (written, written)
+        assert (
+            settled("train", f"run_dir={written}").callbacks.checkpoint.directory == f"{written}/checkpoints"
+        )
+    assert settled("compare", "runs=[1,2]", "refs=5").runs == ["1", "2"]
+    assert settled("compare", "runs=[1,2]", "refs=5").refs == "5"
+    assert settled("train", "data.tokenizer.model=5").data.tokenizer.model == "5"
+    assert settled("train", "data.tokenizer.model=[5,a]").data.tokenizer.model == ["5", "a"]
+    assert settled("translate", "run=[5,a]", "input=null", "page=a.svg").run == ["5", "a"]
+
+
+@pytest.mark.parametrize("name", ["align", "benchmark", "compare", "evaluate", "translate"])
+def test_a_sweep_of_what_leaves_no_folder_of_its_own_is_kept_elsewhere(name):
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+        places = hydra.compose(name, return_hydra_config=True).hydra.sweep
+    directory = Path(places.dir)
+    assert directory == Path(places.dir)  # one of a process
+    assert directory.is_relative_to(tempfile.gettempdir())
+    assert places.subdir == "."

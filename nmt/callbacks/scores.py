@@ -25,7 +25,7 @@ class ScoreValidation(Callback):
         self, *, num_samples: int, bleu: metrics.Bleu | None = None, chrf: metrics.Chrf | None = None
     ) -> None:
         self.num_samples = num_samples
-        self.scorers = {
+        self.scorers: dict[str, Any] = {
             "bleu": metrics.Bleu(tokenize="13a", lowercase=False) if bleu is None else bleu,
             "chrf": metrics.Chrf(lowercase=False) if chrf is None else chrf,
         }

@@ -1,6 +1,7 @@
 """Figures of runs beside each other: scores with their significance, over seeds, by length and by step."""
 
 import bisect
+import logging
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 from nmt import metrics
 from nmt.comparison.runs import ScoredRun, groups_but_for_seed, label_experiments, label_runs
 from nmt.errors import UserError
+
+log = logging.getLogger(__name__)
 
 Row = dict[str, Any]  # one run's figures by their names in the CSV file
 COSTS = ("num_parameters", "seconds", "tokens_per_second")
@@ -92,11 +95,18 @@ def average_over_seeds(
 ) -> list[dict[str, Any]]:
     """Mean and sample standard deviation of each of `names` over the runs that differ in their seed alone.
 
-    One entry `{"run", "num_runs", NAME: {"mean", "std"}}` a group of two or more, none where there is no such.
+    One entry `{"run", "num_runs", NAME: {"mean", "std"}}` a group of two seeds or more, none where there is no such.
+    Of runs that share their seed too the first counts; a warning names the others.
     """
     labels = label_experiments(runs)
-    averages = []
-    for group in groups_but_for_seed(runs):
+    averages, repeated = [], []
+    for alike in groups_but_for_seed(runs):
+        group: list[int] = []
+        for index in alike:
+            if runs[index].seed in [runs[other].seed for other in group]:
+                repeated.append(f"{runs[index].directory} (seed {runs[index].seed})")
+            else:
+                group.append(index)
         if len(group) < 2:
             continue
         entry: dict[str, Any] = {"run": labels[group[0]] or "all", "num_runs": len(group)}
@@ -105,6 +115,8 @@ def average_over_seeds(
             if len(values) == len(group):
                 entry[name] = {"mean": statistics.mean(values), "std": statistics.stdev(values)}
         averages.append(entry)
+    if repeated:
+        log.warning("left out of means over seeds, as their seeds are repeated: %s", ", ".join(repeated))
     return averages
 
 

@@ -26,6 +26,8 @@ NOT_SETTINGS = (
     "choices",
     "trainer.enable_progress_bar",
 )
+# What metrics.json says of how the hypotheses were made, and what it was where it says nothing.
+MADE_WITH = {"checkpoint": "best", "average": None, "int8": False}
 # Groups whose choice says what a run is; the others, such as an experiment, only say how it was asked for.
 NAMING_GROUPS = (
     "data",
@@ -52,9 +54,16 @@ class ScoredRun:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What defines the run, flat, the seed and where it was kept left out: `{"model.hidden_size": "256"}`."""
+        """What defines the run, flat, the seed and where it was kept left out: `{"model.hidden_size": "256"}`.
+
+        The decoding is that of the hypotheses, which evaluation may have made otherwise than training did.
+        """
         run_dir = str(self.config.get("run_dir") or "")
-        leaves = _leaves(OmegaConf.to_container(self.config, resolve=True))
+        tree: Any = OmegaConf.to_container(self.config, resolve=True)
+        if "decoding" in self.metrics:
+            tree["decoding"] = self.metrics["decoding"]
+        tree |= {key: self.metrics.get(key, usual) for key, usual in MADE_WITH.items()}
+        leaves = _leaves(tree)
         return {
             key: value.removeprefix(run_dir)
             for key, value in leaves.items()
