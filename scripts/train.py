@@ -170,7 +170,9 @@ def score(
     split = "test" if "test" in splits else "val"
     found = [name for name in ("best", "last") if (run_dir / "checkpoints" / f"{name}.ckpt").exists()]
     if not found:
-        raise UserError(f"{run_dir}: nothing was trained, so that there is nothing to score: see trainer.max_epochs")
+        raise UserError(
+            f"{run_dir}: nothing was trained, so that there is nothing to score: see trainer.max_epochs"
+        )
     checkpoint = found[0]
     run = Run.load(run_dir, checkpoint=checkpoint, device=device)
     scores, translations = run.score(

@@ -246,8 +246,8 @@ class TokenBatchSampler(Sampler[list[int]]):
             start, end = spans[longest]
             if end - start == 1:
                 raise UserError(
-                    f"{len(spans)} batches of one pair each cannot be dealt to {self.num_replicas} processes: give more "
-                    f"than data.max_tokens={self.max_tokens}"
+                    f"{len(spans)} batches of one pair each cannot be dealt to {self.num_replicas} processes: "
+                    f"give more than data.max_tokens={self.max_tokens}"
                 )
             middle = (start + end) // 2
             spans = np.concatenate((spans, [[middle, end]]))
