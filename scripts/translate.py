@@ -1,5 +1,6 @@
 """Translate lines: files, or standard input to standard output."""
 
+import codecs
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -79,8 +80,13 @@ def output_lines(number: int, translation: Translation, num_best: int) -> list[s
 
 
 def read_lines(stream: IO[bytes], name: str) -> Iterator[str]:
-    """UTF-8 lines, ended by a line feed alone or after a carriage return. Raises UserError naming the line."""
+    """UTF-8 lines, ended by a line feed alone or after a carriage return; a byte order mark before them is left out.
+
+    Raises UserError naming the line.
+    """
     for number, raw in enumerate(stream, 1):
+        if number == 1:
+            raw = raw.removeprefix(codecs.BOM_UTF8)
         try:
             yield raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:

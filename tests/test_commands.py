@@ -1,8 +1,10 @@
 """The scripts as a person runs them: one small training run, then every verb over its directory."""
 
+import io
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -294,3 +296,9 @@ def test_translate_refuses_bad_input(run_dir, workspace):
     kept.write_text("good\n")
     refused(call("translate", f"run={run_dir}", f"output={kept}", stdin=b"\xff\n"), "line 1")
     assert kept.read_text() == "good\n"
+
+
+def test_a_byte_order_mark_is_not_translated():
+    read_lines = runpy.run_path(str(ROOT / "scripts" / "translate.py"))["read_lines"]
+    marked = io.BytesIO("\ufeffone\r\ntwo".encode())
+    assert list(read_lines(marked, "standard input")) == ["one", "two"]
