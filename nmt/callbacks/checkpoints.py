@@ -75,7 +75,7 @@ class Checkpoints(Checkpoint):
         self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
         if trainer.is_global_zero:
             for step, file in kept_files(self.directory).items():
-                if step > trainer.global_step:  # of another run, or to be kept again
+                if step > trainer.global_step:  # to be kept again
                     file.unlink()
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
