@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.callbacks import AtomicCheckpointIO, LogMemory, StopOnNonfinite, TryLargestBatch, WarnOfSpikes
+from nmt.callbacks import (
+    AtomicCheckpointIO,
+    LogMemory,
+    ScoreValidation,
+    StopOnNonfinite,
+    TryLargestBatch,
+    WarnOfSpikes,
+)
 from nmt.callbacks.alignments import MOST_FRAMES, most_crowded
 from nmt.callbacks.losses import num_deviations_above
 from nmt.callbacks.memory import is_out_of_memory
@@ -234,3 +241,13 @@ def test_the_checkpoint_before_the_last_is_kept(tmp_path):
         AtomicCheckpointIO().save_checkpoint({"number": number}, tmp_path / "last.ckpt")
     numbers = {path.name: torch.load(path, weights_only=True)["number"] for path in tmp_path.iterdir()}
     assert numbers == {"last.ckpt": 2, "previous.ckpt": 1}
+
+
+def test_a_model_that_gives_no_numbers_ends_validation_in_one_line():
+    """As half precision does where it overflows."""
+    module = make_module()
+    with torch.no_grad():
+        module.translator.tgt_embedding.weight.fill_(torch.nan)
+    validating = trainer(datamodule=None, val_dataloaders=[batch()], num_val_batches=[1], global_step=12)
+    with pytest.raises(UserError, match=r"validation after step 12: the model gives .* lower optimizer\.lr"):
+        ScoreValidation(num_samples=0).on_validation_epoch_end(validating, module.eval())

@@ -9,6 +9,7 @@ from nmt import metrics, ranks
 from nmt.callbacks.writers import tensorboard_writers
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
+from nmt.errors import UserError
 
 
 class ScoreValidation(Callback):
@@ -16,7 +17,7 @@ class ScoreValidation(Callback):
 
     Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. `bleu` and `chrf`
     are the metrics of the test set, so that a run is stopped and its best checkpoint chosen by what it is scored by;
-    None is the usual one.
+    None is the usual one. Raises UserError where the model gives no numbers.
     """
 
     scores = ("val/bleu", "val/chrf")
@@ -38,7 +39,13 @@ class ScoreValidation(Callback):
         for number, batch in enumerate(loader):
             if number == num_batches:
                 break
-            hypotheses = greedy_search(pl_module.translator, batch.src.to(pl_module.device))
+            try:
+                hypotheses = greedy_search(pl_module.translator, batch.src.to(pl_module.device))
+            except FloatingPointError as error:
+                raise UserError(
+                    f"validation after step {trainer.global_step}: {error}: lower optimizer.lr or "
+                    "trainer.gradient_clip_val, or take a wider trainer.precision"
+                ) from error
             texts = data.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
             translations.update(zip(batch.indices.tolist(), texts, strict=True))
         translations = ranks.united(translations)

@@ -95,7 +95,8 @@ def _tsv_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
         if columns is None:
             pair = ",".join(sorted((languages.src, languages.tgt)))
             raise UserError(
-                f"{where}: no header that says which column is which: set data.columns=[{pair}] (in order)"
+                f"{where}: no header that says which column is which: set data.columns=[{pair}] (in order), "
+                "with data=files"
             )
         if len(cells) != len(columns):
             raise UserError(f"{where}: {_count(cells)}, but expected {len(columns)} ({', '.join(columns)})")
