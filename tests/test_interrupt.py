@@ -26,7 +26,7 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
                 time.sleep(0.2)
             (directory / "checkpoints" / "last.ckpt").unlink(missing_ok=True)
             process.send_signal(signal.SIGINT)
-            status = process.wait(timeout=60)
+            status = process.wait(timeout=300)
         finally:
             process.kill()
     assert status == 128 + signal.SIGINT
