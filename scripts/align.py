@@ -10,12 +10,11 @@ from nmt.alignment import AlignmentScore, Links
 from nmt.commands import CONFIGS, command
 from nmt.data.readers import read_lines
 from nmt.errors import UserError
-from nmt.run import Run, write_atomically
+from nmt.run import Run, check_folders, write_atomically
 
 METHODS = ("argmax", "mutual", "threshold")
 READINGS = ("emitted", "fed")
 SYMMETRIZATIONS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
-PATHS = ("src", "tgt", "gold", "output", "heatmaps", "page", "alignment")
 DEFAULTS: Any = OmegaConf.load(CONFIGS / "align.yaml")
 
 Gold = list[tuple[Links, Links]]  # sure and possible links of each pair
@@ -23,8 +22,6 @@ Gold = list[tuple[Links, Links]]  # sure and possible links of each pair
 
 def align(cfg: DictConfig) -> AlignmentScore | None:
     """Write the alignment, or print its error where gold links are given; return that error."""
-    cfg = cfg.copy()
-    cfg.update({key: str(cfg[key]) for key in PATHS if cfg[key] is not None})  # a name of 5 is a number
     check(cfg)
     if cfg.alignment is not None:
         links = [sure for sure, _ in alignment.read_alignments(cfg.alignment)]
@@ -180,8 +177,7 @@ def check(cfg: DictConfig) -> None:
                 raise UserError(f"{key}={value} has no effect {where}: leave it out")
     if cfg.search and cfg.gold is None:
         raise UserError("search=true needs gold=FILE to score against")
-    if cfg.output is not None and not Path(cfg.output).parent.is_dir():
-        raise UserError(f"output={cfg.output}: there is no folder {Path(cfg.output).parent}")
+    check_folders(cfg, "output")
 
 
 @command("align")

@@ -12,9 +12,7 @@ from omegaconf import DictConfig
 from nmt import alignment, plotting
 from nmt.commands import command
 from nmt.errors import UserError
-from nmt.run import Run, Translation, open_run, write_atomically
-
-PATHS = ("input", "prefixes", "output", "alignments", "heatmaps", "page")
+from nmt.run import Run, Translation, check_folders, open_run, write_atomically
 
 
 def translate(cfg: DictConfig) -> None:
@@ -23,8 +21,6 @@ def translate(cfg: DictConfig) -> None:
     Of a line that is empty, or so long that it was cut, there is one of them all the same. Where there are `prefixes`,
     all lines are read before the first is translated.
     """
-    cfg = cfg.copy()
-    cfg.update({key: str(cfg[key]) for key in PATHS if cfg[key] is not None})  # a name of 5 is a number
     check(cfg)
     run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
     wants_weights = not (cfg.alignments is cfg.heatmaps is cfg.page is None)
@@ -67,9 +63,7 @@ def check(cfg: DictConfig) -> None:
             raise UserError(f"{key}={cfg[key]}: give at least 1")
     if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
         raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
-    for key in ("output", "alignments"):
-        if cfg[key] is not None and not Path(cfg[key]).parent.is_dir():
-            raise UserError(f"{key}={cfg[key]}: there is no folder {Path(cfg[key]).parent}")
+    check_folders(cfg, "output", "alignments")
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:

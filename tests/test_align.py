@@ -14,6 +14,7 @@ import torch
 from omegaconf import OmegaConf
 
 from nmt import alignment
+from nmt.commands import settle
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.run import Run, build_translator
@@ -268,7 +269,18 @@ def test_files_without_lines_give_no_line_and_nothing_to_draw_or_to_search(gru, 
         align(**given, gold=empty, search="true")
 
 
+def test_no_run_is_none():
+    with pytest.raises(UserError, match="run=null: give a run directory"):
+        translate(run="null")
+
+
 def test_a_number_where_a_path_belongs_is_its_name(gru, tmp_path, monkeypatch, capsys):
+    def as_the_command_does(name: str, *overrides: str, composed=compose):
+        cfg = composed(name, *overrides)
+        settle(cfg, name, overrides)
+        return cfg
+
+    monkeypatch.setitem(globals(), "compose", as_the_command_does)
     monkeypatch.chdir(tmp_path)
     for key in ("run", "checkpoint", "input", "prefixes"):
         with pytest.raises(UserError, match=r"^5: "):
@@ -278,8 +290,6 @@ def test_a_number_where_a_path_belongs_is_its_name(gru, tmp_path, monkeypatch, c
             align(**{"run": gru, "src": tmp_path / "in", "tgt": tmp_path / "in", key: 5})
     with pytest.raises(UserError, match=r"^5: "):
         translate(run="[5]")
-    with pytest.raises(UserError, match="run=null: give a run directory"):
-        translate(run="null")
     with pytest.raises(UserError, match="page=5: a page ends in"):
         translate(run=gru, page=5)
     translate(run=gru, input="in", output=1, alignments=2, heatmaps=3)

@@ -18,6 +18,7 @@ from nmt.run.building import (
 )
 from nmt.run.directory import Run, open_run
 from nmt.run.files import (
+    check_folders,
     checkpoint_file,
     load_config,
     load_weights,
@@ -34,6 +35,7 @@ __all__ = [
     "Translation",
     "build_translator",
     "check_decoding",
+    "check_folders",
     "checkpoint_file",
     "instantiate",
     "load_config",

@@ -61,14 +61,14 @@ class Run:
             raise UserError(f"int8={int8}: choose true or false")
         if average is not None and checkpoint != "best":
             raise UserError(f"average={average} is in place of checkpoint={checkpoint}: give one of the two")
-        directory = Path(str(path))  # a setting of 5 is a number
+        directory = Path(path)
         if not directory.is_dir():
             raise UserError(f"{directory}: no such run directory")
         config = load_config(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer")
         translator = build_translator(config.model, tokenizer)
         if average is None:
-            load_weights(translator, checkpoint_file(directory, str(checkpoint)))
+            load_weights(translator, checkpoint_file(directory, checkpoint))
         else:
             load_average(translator, files_to_average(directory, average))
         run = cls(directory, config, tokenizer, translator.to(_device(device)))

@@ -114,6 +114,13 @@ def load_average(translator: Translator, files: Sequence[Path]) -> None:
     translator.load_state_dict({name: total / len(files) for name, total in sums.items()})
 
 
+def check_folders(config: DictConfig, *keys: str) -> None:
+    """Raise UserError where a file that a key names would be written into a folder that is not there."""
+    for key in keys:
+        if config[key] is not None and not Path(config[key]).parent.is_dir():
+            raise UserError(f"{key}={config[key]}: there is no folder {Path(config[key]).parent}")
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a file beside `path`, then rename it: `path` is whole or as it was. Raises WriteError.
 
