@@ -3,11 +3,9 @@
 import contextlib
 import json
 import logging
-import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +23,14 @@ from nmt.commands import command
 from nmt.data.datamodule import make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
-from nmt.models.base import Translator
 from nmt.module import TranslationModule
 from nmt.run import (
     Run,
     build_translator,
-    check_decoding,
+    check_monitors,
+    check_numbers,
+    check_parts,
+    claimed,
     instantiate,
     load_config,
     make_tokenizer,
@@ -40,11 +40,6 @@ from nmt.run import (
     write_atomically,
     write_scores,
 )
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
 
 log = logging.getLogger("train")
 
@@ -107,7 +102,7 @@ def train(
         )
     kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer)
-    check(cfg, translator, tokenizer)
+    check_parts(cfg, translator, tokenizer)
     check_monitors(cfg, [TranslationModule, *trainer.callbacks])  # type: ignore[attr-defined]
     num_parameters = sum(p.numel() for p in translator.parameters())
     log.info("%s with %s parameters", type(translator).__name__, f"{num_parameters:,}")
@@ -222,83 +217,6 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
         score(resumed, run_dir, read_splits(resumed.data), device="auto", training={"steps": step})
 
 
-# What would otherwise end in the middle of a run, or in an error that says little: the least that may stand there (a
-# whole number where it is one, above 0 where it is ABOVE), and whether null may.
-ABOVE = 5e-324
-NUMBERS = {
-    "seed": (0, False),
-    "data.num_workers": (0, False),
-    "optimizer.lr": (0.0, False),
-    "trainer.val_check_interval": (ABOVE, True),
-    "trainer.check_val_every_n_epoch": (1, True),
-    "trainer.log_every_n_steps": (1, False),
-    "trainer.accumulate_grad_batches": (1, False),
-    "trainer.gradient_clip_val": (ABOVE, True),  # Lightning's 0 for none would be a limit of 0
-    "callbacks.checkpoint.every_n_steps": (1, True),
-    "callbacks.checkpoint.every_n_minutes": (ABOVE, True),
-    "callbacks.early_stopping.patience": (0, False),
-    "callbacks.spikes.num_deviations": (ABOVE, False),
-}
-WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
-
-
-def check_numbers(cfg: DictConfig) -> None:
-    """Raise UserError for a number out of its range."""
-    for key, (least, or_null) in NUMBERS.items():
-        value = OmegaConf.select(cfg, key, default=least)
-        if (value is None and or_null) or (key == "trainer.val_check_interval" and isinstance(value, str)):
-            continue  # a time is Lightning's to read
-        whole = type(least) is int
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int if whole else int | float)
-            or not value >= least
-        ):
-            wanted = "above 0" if least == ABOVE else f"of at least {least:g}"
-            raise UserError(
-                f"{key}={'null' if value is None else value}: give a {'whole ' if whole else ''}number {wanted}"
-                f"{', or null' if or_null else ''}"
-            )
-
-
-def check_monitors(cfg: DictConfig, givers: list[Any]) -> None:
-    """Raise UserError where something goes by a score that none of `givers` gives, or takes the worst for the best."""
-    given = [name for each in givers for name in getattr(each, "scores", ())]
-    for key in ("callbacks.checkpoint", "callbacks.early_stopping", "scheduler"):
-        monitor, mode = (OmegaConf.select(cfg, f"{key}.{name}") for name in ("monitor", "mode"))
-        if monitor is None:
-            continue
-        if monitor not in given:
-            raise UserError(
-                f"{key}.monitor={monitor}: validation gives no such score; it gives {', '.join(given)}"
-            )
-        best = "min" if monitor in WORSE_IF_MORE else "max"
-        if not monitor.startswith("val/attention/") and mode != best:
-            raise UserError(f"{key}.mode={mode}: the best {monitor} is its {best}: give {key}.mode={best}")
-
-
-@contextlib.contextmanager
-def claimed(run_dir: Path) -> Iterator[None]:
-    """Hold a run directory while the block runs. Raises UserError where another process holds it: runs that start in
-    one second have one name."""
-    if fcntl is None or rank_zero_only.rank > 0:
-        yield
-        return
-    run_dir.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(run_dir, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a file system that locks nothing
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UserError(
-                    f"{run_dir} is where another process trains now: wait for it, or give another run_dir="
-                ) from error
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def scores_after(run_dir: Path, step: int) -> Path | None:
     """The file with the scores of a run that ended after `step`; None where there is none, or of an earlier end."""
     for file in (run_dir / "metrics.json", run_dir / "metrics_val.json"):
@@ -306,26 +224,6 @@ def scores_after(run_dir: Path, step: int) -> Path | None:
             if json.loads(file.read_text("utf-8"))["training"]["steps"] == step:
                 return file
     return None
-
-
-def check(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
-    """Build what is first used in the middle or at the end of a run: what cannot be ends it before its work."""
-    check_decoding(cfg.decoding, translator, tokenizer)
-    instantiate(cfg.metrics)
-    try:
-        optimizer = hydra.utils.instantiate(cfg.optimizer)(translator.parameters())
-    except (TypeError, ValueError) as error:
-        raise UserError(f"optimizer: {error}") from error
-    try:  # how many steps there are is not known yet
-        hydra.utils.instantiate(cfg.scheduler)(
-            optimizer,
-            **({} if cfg.scheduler.get("total_steps") is not None else {"total_steps": sys.maxsize}),
-        )
-    except TypeError as error:
-        raise UserError(f"scheduler: {error}") from error
-    algorithm = cfg.trainer.get("gradient_clip_algorithm")
-    if algorithm not in (None, "norm"):
-        raise UserError(f"trainer.gradient_clip_algorithm={algorithm}: it is the norm that is clipped")
 
 
 def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: dict[str, Any]) -> None:
@@ -412,7 +310,8 @@ def _flat(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
 def main(cfg: DictConfig) -> None:
     quieten()
     try:
-        with claimed(Path(cfg.run_dir if cfg.resume is None else cfg.resume)):
+        run_dir = Path(cfg.run_dir if cfg.resume is None else cfg.resume)
+        with claimed(run_dir) if rank_zero_only.rank == 0 else contextlib.nullcontext():
             if cfg.resume is None:
                 train(cfg)
             else:

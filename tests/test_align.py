@@ -359,6 +359,16 @@ def test_a_prefix_of_a_line_in_parts_is_that_of_its_first_part(gru, prefix, monk
     assert other.text.startswith("ở đây")
 
 
+@pytest.mark.parametrize("most", [512, 12], ids=["whole", "cut"])
+def test_a_prefix_longer_than_its_translation_may_be_is_named_by_its_line(gru, most, monkeypatch):
+    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", most)
+    lines, prefixes = [*SOURCES, " ".join([SOURCES[0]] * 5)], ["", "", "", TARGETS[0], ""]
+    with pytest.raises(
+        UserError, match=r"^the prefix of line 14 has [0-9]+ pieces, .* only 1: raise max_length"
+    ):
+        Run.load(gru).translate(lines, prefixes=prefixes, first_line=11, max_length=1)
+
+
 @pytest.mark.parametrize("number", [3, 5])
 @pytest.mark.parametrize("way", ["file", "standard input"])
 def test_prefixes_of_another_number_than_the_lines_are_refused_before_anything_is_out(

@@ -11,7 +11,7 @@ closed by EOS, and a beam as wide as that space finds its best members.
 """
 
 from nmt.decoding.beam import beam_search
-from nmt.decoding.constraints import Constraints, block_repeats, length_limits
+from nmt.decoding.constraints import Constraints, PrefixError, block_repeats, length_limits
 from nmt.decoding.forced import force_decode
 from nmt.decoding.hypotheses import Hypothesis
 from nmt.decoding.penalties import COVERAGE_FLOOR, coverage_penalty, length_penalty
@@ -22,6 +22,7 @@ __all__ = [
     "COVERAGE_FLOOR",
     "Constraints",
     "Hypothesis",
+    "PrefixError",
     "beam_search",
     "block_repeats",
     "coverage_penalty",

@@ -54,6 +54,14 @@ def block_repeats(log_probs: Tensor, history: Tensor, size: int) -> None:
     log_probs.scatter_add_(1, ngrams[..., -1], log_probs.new_zeros(seen.shape).masked_fill(seen, NEVER))
 
 
+class PrefixError(ValueError):
+    """The prefix of the sentence in `row` of a batch cannot begin its translation, for `reason`."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"the prefix of sentence {row} {reason}")
+        self.row, self.reason = row, reason
+
+
 class Constraints:
     """Which pieces may come next: the one place where a search changes the model's log-probabilities.
 
@@ -121,13 +129,12 @@ class Constraints:
             zip(prefixes.tolist(), lengths.tolist(), self.limits.tolist(), strict=True)
         ):
             if {self.pad_id, self.bos_id, self.eos_id} & set(ids[:length]):
-                raise ValueError(
-                    f"the prefix of sentence {i} holds PAD, BOS or EOS between its pieces: {ids}"
-                )
+                raise PrefixError(i, f"holds PAD, BOS or EOS between its pieces: {ids}")
             if length > limit:
-                raise ValueError(
-                    f"the prefix of sentence {i} has {length} pieces, "
-                    f"but its translation may have only {limit}: raise max_length or max_length_extra"
+                raise PrefixError(
+                    i,
+                    f"has {length} pieces, but its translation may have only {limit}: "
+                    "raise max_length or max_length_extra",
                 )
         return int(lengths.max()) if len(lengths) else 0
 

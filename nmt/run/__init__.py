@@ -9,17 +9,18 @@ are loaded as weights only.
 from nmt.run.building import (
     ALLOWED_TARGETS,
     build_translator,
-    check_decoding,
     instantiate,
     make_tokenizer,
     quantise,
     read_splits,
     stored_data,
 )
+from nmt.run.checks import check_monitors, check_numbers, check_parts
 from nmt.run.directory import Run, open_run
 from nmt.run.files import (
     check_folders,
     checkpoint_file,
+    claimed,
     load_config,
     load_weights,
     report,
@@ -34,9 +35,12 @@ __all__ = [
     "Run",
     "Translation",
     "build_translator",
-    "check_decoding",
     "check_folders",
+    "check_monitors",
+    "check_numbers",
+    "check_parts",
     "checkpoint_file",
+    "claimed",
     "instantiate",
     "load_config",
     "load_weights",

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-import torch
 from datasets import Dataset
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
@@ -19,7 +18,6 @@ from nmt.data.cache import cached_tokenizer
 from nmt.data.corpus import SPLITS
 from nmt.data.streaming import TextStream
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding import search
 from nmt.errors import UserError
 from nmt.models.base import Translator
 
@@ -126,21 +124,6 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
         key=hashlib.sha256(repr((some._fingerprint, sorted(keywords.items()))).encode()).hexdigest(),
         cache_dir=config.cache_dir,
     )
-
-
-def check_decoding(config: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
-    """Search one empty sentence, so that settings that do not go together end a run before its work: UserError."""
-    training = translator.training
-    try:
-        search(
-            translator.eval(),
-            torch.tensor([[tokenizer.eos_id]]),
-            **{str(key): value for key, value in config.items()},
-        )
-    except ValueError as error:
-        raise UserError(f"decoding: {error}") from error
-    finally:
-        translator.train(training)
 
 
 def stored_data(config: DictConfig) -> DictConfig:

@@ -19,7 +19,7 @@ from nmt import alignment, metrics
 from nmt.data.batching import collate
 from nmt.data.corpus import SPLITS
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding import Hypothesis, search
+from nmt.decoding import Hypothesis, PrefixError, search
 from nmt.errors import UserError
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
@@ -138,17 +138,30 @@ class Run:
             for row, own in enumerate(ids)
             if len(own) > MOST_PIECES and lines[row].strip()
         }
+        settings = {
+            "num_best": num_best,
+            "max_tokens": max_tokens,
+            "show_progress": show_progress,
+            **decoding,
+        }
+        numbers = range(first_line, first_line + len(lines))
         if cut:
-            return self._translate_parts(
-                lines,
-                cut,
-                prefixes,
-                first_line,
-                num_best=num_best,
-                max_tokens=max_tokens,
-                show_progress=show_progress,
-                **decoding,
-            )
+            return self._translate_parts(lines, cut, prefixes, numbers, **settings)
+        return self._translate_whole(lines, ids, prefixes, numbers, **settings)
+
+    def _translate_whole(
+        self,
+        lines: Sequence[str],
+        ids: list[list[int]],
+        prefixes: Sequence[str] | None,
+        numbers: Sequence[int],
+        *,
+        num_best: int,
+        max_tokens: int,
+        show_progress: bool,
+        **decoding: Any,
+    ) -> list[Translation]:
+        """Translations of lines none of which need be cut; an error names a line by its number in `numbers`."""
         begun = None if prefixes is None else [row[:-1] for row in self.tokenizer.encode_target(prefixes)]
         results = [Translation(line, "") for line in lines]
         batches = _batches_by_length([i for i, line in enumerate(lines) if line.strip()], ids, max_tokens)
@@ -163,6 +176,10 @@ class Run:
                         need_weights=self.translator.has_attention,
                         **(decoding or {"beam_size": 5, "length_alpha": 1.0}),
                     )
+                except PrefixError as error:
+                    raise UserError(
+                        f"the prefix of line {numbers[rows[error.row]]} {error.reason}"
+                    ) from error
                 except ValueError as error:
                     raise UserError(str(error)) from error
                 for row, hypotheses in zip(rows, found, strict=True):
@@ -189,20 +206,28 @@ class Run:
         lines: list[str],
         cut: dict[int, list[str]],
         prefixes: Sequence[str] | None,
-        first_line: int,
+        numbers: Sequence[int],
         **settings: Any,
     ) -> list[Translation]:
         """Translations of lines of which some are `cut` into parts; a prefix is that of the first part."""
-        parts, begun = [], []
+        parts: list[str] = []
+        begun: list[str] = []
+        numbers_of_parts: list[int] = []
         for row, line in enumerate(lines):
             own = cut.get(row, [line])
             parts += own
+            numbers_of_parts += [numbers[row]] * len(own)
             begun += [prefixes[row] if prefixes is not None else "", *[""] * (len(own) - 1)]
         log.warning(
             "%d of %d lines have more than %d pieces: each is translated in parts (the first is line %d)",
-            *(len(cut), len(lines), MOST_PIECES, first_line + min(cut)),
+            *(len(cut), len(lines), MOST_PIECES, numbers[min(cut)]),
         )
-        found = iter(self.translate(parts, prefixes=None if prefixes is None else begun, **settings))
+        ids = self.tokenizer.encode_source(parts)
+        found = iter(
+            self._translate_whole(
+                parts, ids, None if prefixes is None else begun, numbers_of_parts, **settings
+            )
+        )
         joined = []
         for row, line in enumerate(lines):
             own_parts = list(islice(found, len(cut.get(row, [line]))))

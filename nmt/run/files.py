@@ -5,7 +5,7 @@ import json
 import os
 import pickle
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,11 @@ from nmt.checkpoints import kept_files
 from nmt.errors import UserError, WriteError
 from nmt.models.base import Translator
 from nmt.run.translation import Translation
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def load_config(directory: Path) -> DictConfig:
@@ -39,6 +44,28 @@ def load_config(directory: Path) -> DictConfig:
         raise
     assert isinstance(config, DictConfig)
     return config
+
+
+@contextlib.contextmanager
+def claimed(run_dir: Path) -> Iterator[None]:
+    """Hold a run directory while the block runs. Raises UserError where another process holds it: runs that start in
+    one second have one name."""
+    if fcntl is None:
+        yield
+        return
+    run_dir.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(run_dir, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system that locks nothing
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UserError(
+                    f"{run_dir} is where another process trains now: wait for it, or give another run_dir="
+                ) from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:

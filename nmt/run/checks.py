@@ -1,0 +1,103 @@
+"""What ends a training run before its work: settings that cannot be, or would fail in the middle of it."""
+
+import sys
+from typing import Any
+
+import hydra
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding import search
+from nmt.errors import UserError
+from nmt.models.base import Translator
+from nmt.run.building import instantiate
+
+# What would otherwise end in the middle of a run, or in an error that says little: the least that may stand there (a
+# whole number where it is one, above 0 where it is ABOVE), and whether null may.
+ABOVE = 5e-324
+NUMBERS = {
+    "seed": (0, False),
+    "data.num_workers": (0, False),
+    "optimizer.lr": (0.0, False),
+    "trainer.val_check_interval": (ABOVE, True),
+    "trainer.check_val_every_n_epoch": (1, True),
+    "trainer.log_every_n_steps": (1, False),
+    "trainer.accumulate_grad_batches": (1, False),
+    "trainer.gradient_clip_val": (ABOVE, True),  # Lightning's 0 for none would be a limit of 0
+    "callbacks.checkpoint.every_n_steps": (1, True),
+    "callbacks.checkpoint.every_n_minutes": (ABOVE, True),
+    "callbacks.early_stopping.patience": (0, False),
+    "callbacks.spikes.num_deviations": (ABOVE, False),
+}
+WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
+
+
+def check_numbers(cfg: DictConfig) -> None:
+    """Raise UserError for a number out of its range."""
+    for key, (least, or_null) in NUMBERS.items():
+        value = OmegaConf.select(cfg, key, default=least)
+        if (value is None and or_null) or (key == "trainer.val_check_interval" and isinstance(value, str)):
+            continue  # a time is Lightning's to read
+        whole = type(least) is int
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int if whole else int | float)
+            or not value >= least
+        ):
+            wanted = "above 0" if least == ABOVE else f"of at least {least:g}"
+            raise UserError(
+                f"{key}={'null' if value is None else value}: give a {'whole ' if whole else ''}number {wanted}"
+                f"{', or null' if or_null else ''}"
+            )
+
+
+def check_monitors(cfg: DictConfig, givers: list[Any]) -> None:
+    """Raise UserError where something goes by a score that none of `givers` gives, or takes the worst for the best."""
+    given = [name for each in givers for name in getattr(each, "scores", ())]
+    for key in ("callbacks.checkpoint", "callbacks.early_stopping", "scheduler"):
+        monitor, mode = (OmegaConf.select(cfg, f"{key}.{name}") for name in ("monitor", "mode"))
+        if monitor is None:
+            continue
+        if monitor not in given:
+            raise UserError(
+                f"{key}.monitor={monitor}: validation gives no such score; it gives {', '.join(given)}"
+            )
+        best = "min" if monitor in WORSE_IF_MORE else "max"
+        if not monitor.startswith("val/attention/") and mode != best:
+            raise UserError(f"{key}.mode={mode}: the best {monitor} is its {best}: give {key}.mode={best}")
+
+
+def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
+    """Build what is first used in the middle or at the end of a run: what cannot be ends it before its work."""
+    _check_decoding(cfg.decoding, translator, tokenizer)
+    instantiate(cfg.metrics)
+    try:
+        optimizer = hydra.utils.instantiate(cfg.optimizer)(translator.parameters())
+    except (TypeError, ValueError) as error:
+        raise UserError(f"optimizer: {error}") from error
+    try:  # how many steps there are is not known yet
+        hydra.utils.instantiate(cfg.scheduler)(
+            optimizer,
+            **({} if cfg.scheduler.get("total_steps") is not None else {"total_steps": sys.maxsize}),
+        )
+    except TypeError as error:
+        raise UserError(f"scheduler: {error}") from error
+    algorithm = cfg.trainer.get("gradient_clip_algorithm")
+    if algorithm not in (None, "norm"):
+        raise UserError(f"trainer.gradient_clip_algorithm={algorithm}: it is the norm that is clipped")
+
+
+def _check_decoding(config: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
+    """Search one empty sentence, so that settings that do not go together end a run before its work: UserError."""
+    training = translator.training
+    try:
+        search(
+            translator.eval(),
+            torch.tensor([[tokenizer.eos_id]]),
+            **{str(key): value for key, value in config.items()},
+        )
+    except ValueError as error:
+        raise UserError(f"decoding: {error}") from error
+    finally:
+        translator.train(training)
