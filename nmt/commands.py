@@ -21,6 +21,7 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -68,7 +69,6 @@ _OR_NULL = (
     "trainer.limit_train_batches",
     "trainer.limit_val_batches",
     "trainer.max_epochs",
-    "trainer.num_sanity_val_steps",
     # What reads these refuses it, and says from where to where they go.
     "callbacks.spikes.num_deviations",
     "scheduler.warmup_steps",
@@ -115,20 +115,38 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only w
 _GROUP_FAULT = "Config group override must be"  # Hydra says it with a plain ValueError
 
 
+_failed_jobs: list[int] = []  # of this process' sweep
+
+
+class SweepError(UserError):
+    """Jobs of a sweep that have failed, each of which has said why."""
+
+    def __str__(self) -> str:
+        numbers = ", ".join(map(str, _failed_jobs))
+        return f"{len(_failed_jobs)} of the runs of this sweep failed, see their errors above: {numbers} (from 0)"
+
+
 def command(config_name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], None]]:
     """Make `function(cfg)` a script composed from `configs/CONFIG_NAME.yaml`.
 
     A UserError, a configuration that does not compose, a value of another kind than its default, and what the
     machine refuses (a full disk, a locked folder) end with one line on standard error and exit status 1; a
-    usage error of Hydra's own with 2. NMT_TRACEBACK=1 shows the traceback instead.
+    usage error of Hydra's own with 2. In a sweep (-m) the other jobs are run all the same. NMT_TRACEBACK=1 shows the
+    traceback instead.
     """
 
     def decorate(function: Callable[[DictConfig], Any]) -> Callable[[], None]:
         @functools.wraps(function)
         def task(cfg: DictConfig) -> None:
-            with errors_in_one_line(config_name):
-                settle(cfg, config_name, HydraConfig.get().overrides.task)
-                function(cfg)
+            try:
+                with errors_in_one_line(config_name):
+                    settle(cfg, config_name, HydraConfig.get().overrides.task)
+                    function(cfg)
+            except SystemExit as end:
+                if end.code != 1 or HydraConfig.get().mode != RunMode.MULTIRUN:
+                    raise
+                _failed_jobs.append(HydraConfig.get().job.num)
+                raise SweepError from None  # Hydra goes on with the next job, and raises it again at the end
 
         @functools.wraps(function)
         def main() -> None:

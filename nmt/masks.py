@@ -1,5 +1,7 @@
 """Masks, and softmax and its sparse relatives under them. One polarity everywhere: True is a real token."""
 
+from collections.abc import Callable
+
 import torch
 from entmax import entmax15, sparsemax
 from torch import Tensor
@@ -29,14 +31,19 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
 
     `w = argmin_{p in simplex} |p - e|^2`. Arguments as for `masked_softmax`.
     """
-    return sparsemax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+    return _in_float32(sparsemax, scores.masked_fill(~mask, float("-inf")))
 
 
 def masked_entmax15(scores: Tensor, mask: Tensor) -> Tensor:
     """1.5-entmax, halfway between softmax and sparsemax (Peters et al. 2019): `w_j = max(0, e_j / 2 - tau)^2`,
     with tau such that the weights sum to one. Arguments as for `masked_softmax`.
     """
-    return entmax15(scores.masked_fill(~mask, float("-inf")), dim=-1)
+    return _in_float32(entmax15, scores.masked_fill(~mask, float("-inf")))
+
+
+def _in_float32(function: Callable[..., Tensor], scores: Tensor) -> Tensor:
+    """`function` of the last dimension, at least in float32: in half precision its threshold cancels out."""
+    return function(scores.to(torch.promote_types(scores.dtype, torch.float32)), dim=-1).to(scores.dtype)
 
 
 def reverse_within_length(x: Tensor, lengths: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ import difflib
 import logging
 import pickle
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ CHANGEABLE = (
     "trainer.max_time",
     "trainer.num_nodes",
 )
+# But not these: best.ckpt and early stopping compare all validations. (`metrics` is of the test set alone.)
+FIXED = ("callbacks.score.bleu", "callbacks.score.bleu.*", "callbacks.score.chrf", "callbacks.score.chrf.*")
 # One name after the module: a longer path could walk through a module's imports to anything there is.
 TARGETS = re.compile(
     r"torch\.optim\.\w+|nmt\.schedules\.\w+|nmt\.callbacks\.\w+|nmt\.metrics\.\w+|lightning\.Trainer"
@@ -89,21 +92,28 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def changed(
-    stored: dict[str, Any], wanted: dict[str, Any], keys: Iterable[str]
+    stored: dict[str, Any], wanted: dict[str, Any], keys: Iterable[str], *, written: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """The stored configuration with the values that `wanted` has at `keys`, and a line for each that differs.
 
-    A key that `wanted` has not got is taken out. A value that `data.reader` shares with `data` follows it. Raises
-    UserError naming the first key that may not change.
+    A key that `wanted` has not got is taken out. A value that `data.reader` shares with `data` follows it, and so does
+    one that `written`, the configuration before its references were resolved, takes from there, unless it differed
+    already or is given itself. Raises UserError naming the first key that may not change.
     """
     config = copy.deepcopy(stored)
+    keys = list(keys)
     for key in keys:
-        if _get(wanted, key) is _ABSENT and _get(stored, key) is _ABSENT:
+        value = _get(wanted, key)
+        if value is _ABSENT and _get(stored, key) is _ABSENT:
             raise UserError(f"{key} cannot change in a run that goes on")
-        _set(config, key, _get(wanted, key))
+        _set(config, key, value)
         section, _, name = key.partition(".")
         if section == "data" and _get(stored, f"data.reader.{name}") is not _ABSENT:
-            _set(config, f"data.reader.{name}", _get(wanted, key))
+            _set(config, f"data.reader.{name}", value)
+        for follower in _followers(key, written):
+            same = _get(stored, follower) == _get(stored, key) is not _ABSENT
+            if same and follower not in keys and not _matches(follower, FIXED):
+                _set(config, follower, value)
     before, after = _leaves(stored), _leaves(config)
     lines = []
     for key in sorted(before.keys() | after.keys()):
@@ -112,7 +122,7 @@ def changed(
             continue
         if "." not in key and all(each in (_ABSENT, None) for each in (old, new)):  # a group with no choice
             continue
-        if not any(fnmatchcase(key, pattern) for pattern in CHANGEABLE):
+        if not _matches(key, CHANGEABLE) or _matches(key, FIXED):
             close = difflib.get_close_matches(key, before, n=1) if old is _ABSENT else []
             hint = f"; did you mean {close[0]}?" if close else ""
             raise UserError(f"{key} cannot change in a run that goes on: {_said(old)} -> {_said(new)}{hint}")
@@ -135,9 +145,11 @@ def moved(config: Any, old: str, new: str) -> Any:
 def check_targets(config: dict[str, Any]) -> None:
     """Raise UserError where the configuration would build anything but what training builds."""
     for section in BUILT:
-        for key, value in _leaves(config.get(section)).items():
-            if key.split(".")[-1] == "_target_" and not TARGETS.fullmatch(str(value)):
+        for name, value in _values(config.get(section), section):
+            if name.split(".")[-1] == "_target_" and not TARGETS.fullmatch(str(value)):
                 raise UserError(f"a run that goes on may not build {section}: {value}")
+            if isinstance(value, str) and "${" in value:  # a stored configuration is resolved
+                raise UserError(f"a run that goes on may compute no setting: {name}={value}")
 
 
 def check_places(config: dict[str, Any], run_dir: Path, given: Iterable[str]) -> None:
@@ -146,7 +158,7 @@ def check_places(config: dict[str, Any], run_dir: Path, given: Iterable[str]) ->
     Keys that were `given` on the command line are the user's own word.
     """
     for section in BUILT:
-        for name, value in _leaves(config.get(section), f"{section}.").items():
+        for name, value in _values(config.get(section), section):
             if not isinstance(value, str) or any(name == key or name.startswith(f"{key}.") for key in given):
                 continue
             is_place = re.search("dir|path|file", name.split(".")[-1]) or re.search(r"^[/~]|\.\.|\$", value)
@@ -168,8 +180,14 @@ def finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | None:
             return f"trainer.max_epochs={trainer['max_epochs']} is reached"
         if trainer["max_steps"] != -1 and checkpoint["global_step"] >= trainer["max_steps"]:
             return f"trainer.max_steps={trainer['max_steps']} is reached"
-    for name, state in checkpoint["callbacks"].items():
-        if name.startswith("EarlyStopping") and stopping and state["wait_count"] >= stopping["patience"]:
+        elapsed = checkpoint["callbacks"].get("Timer", {}).get("time_elapsed", {}).get("train", 0.0)
+        if trainer.get("max_time") is not None and elapsed >= _seconds(trainer["max_time"]):
+            return f"trainer.max_time={trainer['max_time']} is spent"
+    if stopping:
+        # Lightning's name for the state of one that watches this score; it looks after a validation that was no better.
+        name = f"EarlyStopping{ {key: stopping.get(key) for key in ('monitor', 'mode')}!r}"
+        state = checkpoint["callbacks"].get(name)
+        if state is not None and state["wait_count"] >= max(1, stopping["patience"]):
             return f"callbacks.early_stopping.patience={stopping['patience']} is spent"
     return None
 
@@ -178,6 +196,29 @@ def stretches_schedule(stored: dict[str, Any], config: dict[str, Any]) -> bool:
     """Whether a schedule that runs to the end of training now runs to another end."""
     limits = [{key: each["trainer"][key] for key in ("max_epochs", "max_steps")} for each in (stored, config)]
     return limits[0] != limits[1] and config["scheduler"].get("total_steps", 0) is None
+
+
+def _matches(key: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(key, pattern) for pattern in patterns)
+
+
+def _followers(key: str, written: dict[str, Any]) -> Iterator[str]:
+    """The keys of `written` that take their value from `key`, or what they hold from the settings that it is one of."""
+    for name, value in _values(written, ""):
+        if reference := re.fullmatch(r"\$\{(?:oc\.select:)?([\w.]+)(?:,\s*\w+)?\}", str(value)):
+            source = reference[1]
+            if key == source or key.startswith(f"{source}."):
+                yield name.removeprefix(".") + key[len(source) :]
+
+
+def _seconds(max_time: Any) -> float:
+    """A limit as Lightning reads it, DD:HH:MM:SS or timedelta's keywords, in seconds; infinite where it is neither."""
+    if isinstance(max_time, dict):
+        return timedelta(**max_time).total_seconds()
+    parts = re.fullmatch(r"(\d+):(\d\d):(\d\d):(\d\d)", str(max_time).strip())
+    if parts is None:
+        return float("inf")  # Lightning refuses it
+    return sum(int(part) * unit for part, unit in zip(parts.groups(), (86400, 3600, 60, 1), strict=True))
 
 
 def _get(config: Any, key: str) -> Any:
@@ -206,6 +247,18 @@ def _leaves(tree: Any, prefix: str = "") -> dict[str, Any]:
     return {
         name: leaf for key, value in tree.items() for name, leaf in _leaves(value, f"{prefix}{key}.").items()
     }
+
+
+def _values(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Each single value, in lists too, with its dotted name: what stands in a list has the list's."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _values(value, f"{name}.{key}")
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _values(value, name)
+    else:
+        yield name, tree
 
 
 def _said(value: Any) -> str:

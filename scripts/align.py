@@ -24,22 +24,23 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     """Write the alignment, or print its error where gold links are given; return that error."""
     check(cfg)
     if cfg.alignment is not None:
-        links = [sure for sure, _ in alignment.read_alignments(cfg.alignment)]
+        links = [sure for sure, _ in alignment.read_alignments(cfg.alignment, possible=False)]
         return score(links, read_gold(cfg, len(links), cfg.alignment))
     weights = {"checkpoint": cfg.checkpoint, "average": cfg.average}
     run = Run.load(cfg.run, **weights, device=cfg.device)
     sources, targets = list(read_lines(Path(cfg.src))), list(read_lines(Path(cfg.tgt)))
     if len(sources) != len(targets):
         raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
-    if not run.translator.has_attention:
-        raise UserError(f"{cfg.run} has no attention: it aligns nothing")
+    reverse = None if cfg.reverse_run is None else Run.load(cfg.reverse_run, **weights, device=cfg.device)
+    for directory, each in ((cfg.run, run), (cfg.reverse_run, reverse)):
+        if each is not None and not each.translator.has_attention:
+            raise UserError(f"{directory} has no attention: it aligns nothing")
     gold = None if cfg.gold is None else gold_links(cfg, sources, targets)
     if cfg.search:
         assert gold is not None
         return search(cfg, run, sources, targets, gold)
     links = links_of(cfg, run, sources, targets)
-    if cfg.reverse_run is not None:
-        reverse = Run.load(cfg.reverse_run, **weights, device=cfg.device)
+    if reverse is not None:
         backward = links_of(cfg, reverse, targets, sources)
         links = [
             alignment.symmetrize(one, {(i, j) for j, i in other}, cfg.symmetrization)
@@ -59,9 +60,8 @@ def links_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) 
     """The links (source word, target word) of each pair."""
     weights = run.align(sources, targets, layer=cfg.layer, head=cfg.head, reading=cfg.reading)
     return [
-        alignment.links_from_weights(each, cfg.method, threshold=cfg.threshold)
+        set() if each is None else alignment.links_from_weights(each, cfg.method, threshold=cfg.threshold)
         for each in weights
-        if each is not None
     ]
 
 
@@ -177,7 +177,7 @@ def check(cfg: DictConfig) -> None:
                 raise UserError(f"{key}={value} has no effect {where}: leave it out")
     if cfg.search and cfg.gold is None:
         raise UserError("search=true needs gold=FILE to score against")
-    check_folders(cfg, "output")
+    check_folders(cfg, "output", made=("page", "heatmaps"))
 
 
 @command("align")

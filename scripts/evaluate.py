@@ -1,12 +1,20 @@
 """Score a trained run on a split of its data, or of other data."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands import command
 from nmt.errors import UserError
 from nmt.run import Run, instantiate, open_run, report, stored_data, write_scores
+
+# Settings of the data that say what training makes of them
+OF_TRAINING = (
+    *("max_length", "max_ratio", "max_tokens", "num_workers"),
+    *("streaming", "buffer_pairs", "tokenizer"),
+)
 
 
 def evaluate(cfg: DictConfig) -> dict:
@@ -55,8 +63,17 @@ def data_config(run: Run, chosen: DictConfig) -> DictConfig:
     return stored
 
 
+def check_data(overrides: Sequence[str]) -> None:
+    """Raise UserError for a setting of the data that only a training reads."""
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+")
+        if key.startswith("data.") and key.split(".")[1] in OF_TRAINING:
+            raise UserError(f"{key} is for training: evaluate.py takes a split as it is; leave it out")
+
+
 @command("evaluate")
 def main(cfg: DictConfig) -> None:
+    check_data(HydraConfig.get().overrides.task)
     evaluate(cfg)
 
 

@@ -27,6 +27,7 @@ from nmt.module import TranslationModule
 from nmt.run import (
     Run,
     build_translator,
+    check_lengths,
     check_monitors,
     check_numbers,
     check_parts,
@@ -55,6 +56,14 @@ NAMED_GROUPS = [
     "scheduler",
     "wiring",
 ]
+
+# What the parts of this package rely on: batches are drawn anew in each epoch, and dealt to the ranks, by the data
+# module, and the first validation is one of a trained model.
+OF_EVERY_RUN = {
+    "reload_dataloaders_every_n_epochs": 1,
+    "use_distributed_sampler": False,
+    "num_sanity_val_steps": 0,
+}
 
 
 def train(
@@ -86,6 +95,7 @@ def train(
         + averaging,
         plugins=[AtomicCheckpointIO()],
         default_root_dir=str(run_dir),
+        **OF_EVERY_RUN,
     )
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
     if not trainer.is_global_zero:
@@ -95,6 +105,10 @@ def train(
         if checkpoint is None and trainer.is_global_zero:
             tokenizer = make_tokenizer(cfg.data, splits["train"])
             tokenizer.save(run_dir / "tokenizer")
+            if cfg.data.tokenizer.model is not None:  # how it was trained is not known here
+                cfg.data.tokenizer.update(
+                    model_type=None, character_coverage=None, vocab_size=tokenizer.src_vocab_size
+                )
         else:
             tokenizer = Tokenizer.load(run_dir / "tokenizer")
         datamodule = make_datamodule(
@@ -103,7 +117,13 @@ def train(
     kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer)
     check_parts(cfg, translator, tokenizer)
-    check_monitors(cfg, [TranslationModule, *trainer.callbacks])  # type: ignore[attr-defined]
+    check_monitors(
+        cfg,
+        [TranslationModule, *trainer.callbacks],  # type: ignore[attr-defined]
+        has_attention=translator.has_attention,
+        has_gold="alignment" in datamodule.val_text.column_names,
+    )
+    check_lengths(translator, datamodule.rows("val"))
     num_parameters = sum(p.numel() for p in translator.parameters())
     log.info("%s with %s parameters", type(translator).__name__, f"{num_parameters:,}")
     module = TranslationModule(
@@ -128,6 +148,12 @@ def train(
         launch.end_children(trainer)
         if isinstance(error, MisconfigurationException):
             raise UserError(f"trainer: {error}") from error
+        if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
+            raise UserError(
+                f"trainer.val_check_interval={cfg.trainer.val_check_interval}: an epoch has only "
+                f"{trainer.num_training_batches:.0f} batches; give fewer, or trainer.check_val_every_n_epoch=null "
+                "beside it to count batches over epochs"
+            ) from error
         if advice := launch.port_in_use(error):
             raise UserError(advice) from error
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
@@ -144,15 +170,22 @@ def train(
     if not trainer.is_global_zero:
         return {}
     print(summarize(trainer, module, run_dir))
-    training = {
-        "seconds": module.train_seconds,
-        "steps": trainer.global_step,
-        "tokens_per_second": module.train_tokens / max(module.train_seconds, 1e-9),
-        "num_parameters": num_parameters,
-    }
+    training = cost(num_parameters, trainer.global_step, module.train_seconds, module.train_tokens)
     split, scores = score(cfg, run_dir, splits, device=str(module.device), training=training)
     log_hyperparameters(trainer, resolved, split, scores)
     return scores
+
+
+def cost(
+    num_parameters: int, steps: int, train_seconds: float, train_tokens: int, **_: Any
+) -> dict[str, Any]:
+    """What metrics.json says of a training."""
+    return {
+        "seconds": train_seconds,
+        "steps": steps,
+        "tokens_per_second": train_tokens / max(train_seconds, 1e-9),
+        "num_parameters": num_parameters,
+    }
 
 
 def score(
@@ -189,8 +222,9 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
     stored = resume.moved(loaded, loaded["run_dir"], str(run_dir))
     cfg.run_dir = str(run_dir)
     keys = [override.lstrip("+~").split("=")[0] for override in overrides]
-    wanted: Any = OmegaConf.to_container(cfg, resolve=True)
-    config, changes = resume.changed(stored, wanted, [key for key in keys if key != "resume"])
+    wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
+    keys_given = [key for key in keys if key != "resume"]
+    config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]
     resume.check_targets(config)
     resume.check_places(config, run_dir, keys)
     file, checkpoint = resume.load_checkpoint(run_dir)
@@ -209,12 +243,24 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
     elif rank_zero_only.rank > 0:
         return
     elif scored := scores_after(run_dir, step):
+        if changes:
+            raise UserError(
+                f"{run_dir} has finished ({reason}), and its scores are in {scored.name}: {'; '.join(changes)} would "
+                "change nothing. evaluate.py scores it with other settings"
+            )
         print(
             f"{run_dir} has finished ({reason}); its scores are in {scored.name}, its best checkpoint is best.ckpt"
         )
     else:
         print(f"{run_dir} has finished ({reason}); scoring it")
-        score(resumed, run_dir, read_splits(resumed.data), device="auto", training={"steps": step})
+        kernels.use(resumed.kernels)
+        num_parameters = sum(
+            value.numel()
+            for name, value in checkpoint["state_dict"].items()
+            if name.startswith("translator.")
+        )
+        training = cost(num_parameters, step, **checkpoint["training"])
+        score(resumed, run_dir, read_splits(resumed.data), device="auto", training=training)
 
 
 def scores_after(run_dir: Path, step: int) -> Path | None:
@@ -273,6 +319,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", ".*does not have many workers")
     # What is logged without is the same on every rank already.
     warnings.filterwarnings("ignore", ".*sync_dist=True")
+    # Callbacks may change in a run that goes on.
+    warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks used to create")
     # It looks for the position in the loader; the data module's sampler has it.
     warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch")
 

@@ -11,6 +11,7 @@ import hydra
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from omegaconf import OmegaConf
 
 from nmt import alignment
@@ -504,3 +505,67 @@ def test_the_training_text_of_a_run_that_streamed_it_is_read_whole(gru, tmp_path
     assert list(run.split("val", run.config.data)["src"]) == SOURCES
     assert run.config.data.reader.streaming == 7
     assert run.score(run.split("train"), num_bootstrap=0, beam_size=1)[0]["num_sentences"] == len(SOURCES)
+
+
+def test_what_learned_positions_cannot_hold_is_cut_or_left_out_with_a_word(tmp_path, caplog):
+    """A source is cut, a translation ends in time, and a forced pair has no weights; the others are as without it."""
+    sizes = ("model.size=8", "model.feedforward_size=8", "model.num_heads=2")
+    run = Run.load(
+        make_run(tmp_path, "model=transformer", "positions=learned", "positions.max_length=12", *sizes)
+    )
+    assert run.translator.max_length == 12
+    long = " ".join(SOURCES * 3)
+    found = run.translate([long, SOURCES[0]], max_length_extra=1000)
+    assert found[1].text == run.translate(SOURCES[:1], max_length_extra=1000)[0].text
+    assert "have more than 12 pieces" in caplog.text
+    short, target = "nhà", "house"
+    weights = run.align([short, long], [target, target])
+    assert weights[1] is None
+    np.testing.assert_allclose(weights[0], run.align([short], [target])[0], atol=1e-6)
+    assert "1 of 2 pairs have more than the 12 pieces that the model can read" in caplog.text
+    scores, _ = run.score(Dataset.from_dict({"src": [short, long], "tgt": [target] * 2}), num_bootstrap=0)
+    assert scores["num_sentences"] == 2
+
+
+def test_forced_pairs_share_a_batch_by_their_longer_side(gru, monkeypatch):
+    """One long target among short sources must not be padded to with all of them."""
+    run, sizes = Run.load(gru), []
+    attentions = run.translator.attentions
+
+    def noted(src, mask, tgt_in):
+        sizes.append(len(tgt_in) * max(src.size(1), tgt_in.size(1)))
+        return attentions(src, mask, tgt_in)
+
+    monkeypatch.setattr(run.translator, "attentions", noted)
+    targets = ["ở"] * 40 + [" ".join(TARGETS * 4)]
+    assert len(list(run.attentions(["a"] * 41, targets, max_tokens=60))) == 41
+    longest = len(run.tokenizer.encode_target(targets[-1:])[0])
+    assert max(sizes) == longest > 60
+    assert sorted(sizes)[-2] <= 60
+
+
+def test_a_reverse_run_without_attention_is_refused(gru, files, tmp_path):
+    without = make_run(tmp_path, "attention=none", *SMALL)
+    with pytest.raises(UserError, match=f"^{without} has no attention: it aligns nothing"):
+        align(run=gru, reverse_run=without, src=files["src"], tgt=files["tgt"])
+
+
+def test_a_prefix_of_an_empty_line_is_refused(gru):
+    with pytest.raises(
+        UserError, match=r"^line 8 is empty, and so is its translation, which cannot begin with 'a'"
+    ):
+        Run.load(gru).translate([SOURCES[0], ""], prefixes=["", "a"], first_line=7)
+
+
+@pytest.mark.parametrize("key", ["output", "page", "alignments", "heatmaps"])
+def test_where_nothing_can_be_written_is_said_before_anything_is_translated(key, gru, tmp_path, capsys):
+    folder, file = tmp_path / "folder.html", written(tmp_path / "file", "x")
+    folder.mkdir()
+    lines = written(tmp_path / "in", *SOURCES)
+    place = file / "deep" if key == "heatmaps" else folder
+    with pytest.raises(UserError, match=f"{key}={place}"):
+        translate(run=gru, input=lines, **{key: place})
+    if key == "page":
+        with pytest.raises(UserError, match=f"{file} is a file, not a folder"):
+            translate(run=gru, input=lines, page=file / "x.html")
+    assert capsys.readouterr().out == ""

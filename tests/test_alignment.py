@@ -419,3 +419,17 @@ def test_published_alignments_are_read_whole_and_are_perfect_for_themselves(name
         assert all(i < len(first.split()) and j < len(second.split()) for i, j in possible)
     sures, possibles = zip(*pairs, strict=True)
     assert alignment.score_alignments(sures, sures, possibles).aer == 0
+
+
+def test_where_there_is_nothing_to_attend_to_nothing_is_attended_most():
+    assert alignment.most_attended(np.zeros((2, 0))).tolist() == [-1, -1]
+    assert alignment.most_attended_overall(np.zeros((2, 0))) == -1
+    assert alignment.broadest(np.zeros((2, 0))) == -1
+    assert alignment.broadest(np.zeros((0, 3))) == -1
+
+
+def test_a_pharaoh_file_has_no_possible_links(tmp_path):
+    path = tmp_path / "links"
+    path.write_text("0-0\n0-0 1p1\n", "utf-8")
+    with pytest.raises(UserError, match=r"links:2: a Pharaoh line has links i-j only"):
+        alignment.read_alignments(path, possible=False)

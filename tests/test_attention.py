@@ -1,5 +1,6 @@
 """Each score against its published equation, a loop in float64 NumPy; then the whole of attention."""
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -275,6 +276,32 @@ def test_a_mechanism_gives_the_same_scores_in_chunks(name, monkeypatch):
     monkeypatch.setattr(additive, "WHOLE", 0)
     monkeypatch.setattr(additive, "CHUNK", 1)
     torch.testing.assert_close(attention.score(query, keys), whole, **EXACT)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["bahdanau", "luong_concat", "normed_bahdanau"])
+def test_chunks_under_autocast_are_as_near_to_exact_as_the_whole(name, dtype, monkeypatch):
+    """Also where there are many of them, whose gradients are summed up one by one."""
+    exact, _, states, _, _ = build(name)
+    query = torch.randn(B, 200, Q, dtype=torch.float64)
+    attention = copy.deepcopy(exact).float()
+
+    def results(module, query, states):
+        leaves = [each.detach().clone().requires_grad_() for each in (query, states)]
+        score = module.score(leaves[0], module.project_keys(leaves[1]))
+        return torch.autograd.grad(score.sum(), leaves)
+
+    def errors():
+        with torch.autocast("cpu", dtype):
+            found = results(attention, query.float(), states.float())
+        return [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
+
+    expected = results(exact, query, states)
+    whole = errors()
+    monkeypatch.setattr(additive, "WHOLE", 0)
+    monkeypatch.setattr(additive, "CHUNK", 1)
+    for ours, theirs in zip(errors(), whole, strict=True):
+        assert ours < 1.5 * theirs + 0.002
 
 
 def test_what_chunks_keep_for_the_gradient_does_not_hold_the_hidden_layer():

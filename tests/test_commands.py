@@ -302,3 +302,19 @@ def test_a_byte_order_mark_is_not_translated():
     read_lines = runpy.run_path(str(ROOT / "scripts" / "translate.py"))["read_lines"]
     marked = io.BytesIO("\ufeffone\r\ntwo".encode())
     assert list(read_lines(marked, "standard input")) == ["one", "two"]
+
+
+def test_a_sweep_runs_what_can_be_run(workspace):
+    """Dot scores, which need equal sizes, are refused; the general one after them is trained."""
+    sweep = workspace / "sweep"
+    settings = [*SMALL, "trainer.max_steps=1", "model.encoder.output_size=null", f"hydra.sweep.dir={sweep}"]
+    settings += ["hydra.sweep.subdir=${hydra:job.num}", f"data.cache_dir={workspace / 'cache'}"]
+    ended = call("train", "-m", *settings, "attention=luong_dot,luong_general")
+    said = ended.stderr.decode()
+    assert ended.returncode == 1, said
+    assert "Traceback" not in said
+    first, last = (line for line in said.splitlines() if ": error: " in line)
+    assert "32" in first
+    assert last.endswith("1 of the runs of this sweep failed, see their errors above: 0 (from 0)")
+    assert not (sweep / "0" / "metrics.json").exists()
+    assert (sweep / "1" / "metrics.json").exists()

@@ -215,7 +215,7 @@ def test_a_value_of_another_kind_than_its_default_is_refused(case):
     "overrides",
     [
         ["trainer.gradient_clip_val=null", "trainer.max_time=00:01:00:00", "trainer.deterministic=warn"],
-        ["trainer.max_epochs=null", "trainer.max_steps=5", "trainer.num_sanity_val_steps=null"],
+        ["trainer.max_epochs=null", "trainer.max_steps=5"],
         ["trainer.limit_train_batches=null", "trainer.limit_val_batches=3", "trainer.val_check_interval=null"],
         ["trainer.check_val_every_n_epoch=null", "trainer.val_check_interval=50", "trainer.devices=auto"],
         ["callbacks.checkpoint.every_n_minutes=null", "callbacks.alignments.layer=1", "~callbacks.early_stopping"],

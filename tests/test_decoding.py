@@ -819,12 +819,30 @@ def test_search_is_what_its_settings_say() -> None:
         assert_same(one, other)
 
 
+def test_a_length_limit_that_no_number_holds_is_none() -> None:
+    limits = length_limits(torch.tensor([2, 5]), ratio=1e19, extra=10.0, cap=8)
+    assert limits.tolist() == [8, 8]
+    assert (length_limits(torch.tensor([2, 5]), ratio=2.0, extra=1e19, cap=None) > 10**6).all()
+
+
+class BrokenLater(Table):
+    """NaN from the second step on for the last hypothesis: what else there is could be taken for the best."""
+
+    def step(self, *arguments, **keywords):
+        found = super().step(*arguments, **keywords)
+        if len(self.num_rows) > 1:
+            found.logits[-1] = float("nan")
+        return found
+
+
 def test_impossible_settings_and_broken_models_are_refused() -> None:
     src = batch_of([3, EOS])
     with pytest.raises(ValueError, match="1 <= num_best <= beam_size, got 3 and 2"):
         beam_search(Table(5), src, beam_size=2, num_best=3)
     with pytest.raises(ValueError, match="length_alpha must be at least 0, got -1"):
         beam_search(Table(5), src, beam_size=2, length_alpha=-1.0)
+    with pytest.raises(ValueError, match="length_alpha must be at most 100, got 900"):
+        beam_search(Table(5), src, beam_size=2, length_alpha=900.0)
     broken = Table(5)
     broken.table[:] = float("nan")
     with pytest.raises(FloatingPointError, match="sentence 0"):
@@ -833,5 +851,7 @@ def test_impossible_settings_and_broken_models_are_refused() -> None:
         greedy_search(broken, src)
     with pytest.raises(FloatingPointError, match="sentence 0"):
         sample(broken, src, num_samples=2, seed=0)
+    with pytest.raises(FloatingPointError, match="sentence 1"):
+        beam_search(BrokenLater(5), batch_of([3, EOS], [4, 3, EOS]), beam_size=2)
     with pytest.raises(AssertionError, match="eval"):
         greedy_search(Table(5).train(), src)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ the equations of Cho et al. (2014), Bahdanau et al. (2015, A) and Luong et al. (
 package.
 """
 
+from collections import Counter
 from functools import partial
 from itertools import product
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from nmt.attention import (
     PredictiveLocalAttention,
     ScaledDotAttention,
 )
+from nmt.dropout import Dropout
 from nmt.masks import masked_softmax
 from nmt.models.base import Memory, select
 from nmt.models.cells import GRULayer, LayerNormGRULayer, LSTMLayer
@@ -714,6 +716,33 @@ def test_an_option_of_dropout_takes_effect_in_training_alone(option):
         model.train()
         first, second = (teacher_forced(model, src, mask, tgt_in).logits for _ in range(2))
     assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("variational", [False, True])
+def test_dropout_is_at_every_place_that_it_is_said_to_be_and_of_its_kind(variational):
+    """Embeddings of source and target, states of each of two encoder layers, between decoder layers, readouts."""
+    assert sources()[0].size(1) != targets().size(1)
+    case = Case("luong_general", "update_then_attend", 2)
+    model = build(case, dropout=0.5, variational=variational).train()
+    (src, mask), tgt_in = sources(), targets()
+    seen = []
+
+    def note(_, inputs, output):
+        dropped = (output == 0) & (inputs[0] != 0)
+        is_target = dropped.size(1) == tgt_in.size(1)
+        seen.append(
+            (is_target, bool((dropped == dropped[:, :1]).all()), dropped if is_target else dropped[mask])
+        )
+
+    for module in model.modules():
+        if isinstance(module, Dropout) and module.p:
+            module.register_forward_hook(note)
+    teacher_forced(model, src, mask, tgt_in)
+    places = Counter((is_target, is_alike) for is_target, is_alike, _ in seen)
+    assert sum(places.values()) == 6
+    assert places[True, True] == (2 if variational else 0)  # but between layers
+    assert places[True, False] == (1 if variational else 3)
+    assert all(0.2 < each.double().mean() < 0.8 for *_, each in seen)
 
 
 @every_case

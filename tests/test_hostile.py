@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import hydra
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -35,11 +36,19 @@ from nmt.commands import LogFile, errors_in_one_line
 from nmt.data import grammar
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import TranslationDataModule
-from nmt.data.pairs import count_shared
+from nmt.data.pairs import Rows, count_shared
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
 from nmt.module import TranslationModule
-from nmt.run import Run, build_translator, write_scores, write_together
+from nmt.run import (
+    Run,
+    build_translator,
+    check_lengths,
+    make_tokenizer,
+    read_splits,
+    write_scores,
+    write_together,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = runpy.run_path(str(ROOT / "scripts" / "train.py"))["train"]
@@ -370,6 +379,15 @@ SETTINGS = {
     ),
     "the worst for the best": (["callbacks.checkpoint.monitor=val/loss"], ["give callbacks.checkpoint.mode=min"]),
     "guidance of zeros": (["guided_alignment=1", "normalizer=sparsemax"], ["give normalizer=softmax"]),
+    "a score of attention without any": (
+        ["attention=none", "callbacks.checkpoint.monitor=val/attention/entropy"],
+        ["callbacks.checkpoint.monitor=val/attention/entropy: validation gives no such score"],
+    ),
+    "more batches than there are": (
+        ["trainer.val_check_interval=1000"],
+        ["trainer.val_check_interval=1000: an epoch has only", "trainer.check_val_every_n_epoch=null"],
+    ),
+    "no pictures": (["callbacks.alignments.num_sentences=-1"], ["num_sentences=-1: give a whole number of at least 0"]),
     "no width": (["model.encoder.output_size=0"], ["model.encoder.output_size=0"]),
     "no additive width": (
         ["attention=bahdanau", "model.attention.size=0"],
@@ -408,6 +426,43 @@ def test_train_refuses_settings_that_cannot_be(case, command, tmp_path, cache):
     ended = command("train", *(each for each in usual if each.partition("=")[0] not in given), *overrides)
     refused(ended, *fragments)
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_data_that_name_no_text_and_pairs_too_long_for_their_positions_are_refused():
+    with pytest.raises(UserError, match="choose data=files, data=grammar or another"):
+        read_splits(OmegaConf.create({"path": None, "reader": None}))
+    rows = Rows(Dataset.from_dict({}), np.array([3, 9]), np.array([4, 5]))
+    check_lengths(SimpleNamespace(max_length=9), rows)
+    check_lengths(SimpleNamespace(max_length=None), rows)
+    with pytest.raises(UserError, match=r"pair has 9 pieces, .* give positions.max_length=9 or"):
+        check_lengths(SimpleNamespace(max_length=8), rows)
+
+
+def test_what_only_training_reads_is_refused_by_evaluate(command, trained, tmp_path):
+    given = [f"run={trained}", "data=grammar", "data.num_test=5", f"output={tmp_path / 'out'}"]
+    refused(command("evaluate", *given, "data.max_length=5"), "data.max_length is for training")
+    assert not (tmp_path / "out").exists()
+
+
+def test_scoring_a_split_keeps_what_training_cost(tmp_path):
+    """That of a run without a test set stands in metrics_val.json alone."""
+    write_scores(tmp_path, "val", {"training": {"steps": 7}}, [])
+    write_scores(tmp_path, "val", {}, [])
+    write_scores(tmp_path, "train", {}, [])
+    for name in ("val", "train"):
+        assert json.loads((tmp_path / f"metrics_{name}.json").read_text())["training"] == {"steps": 7}
+
+
+def test_a_tokenizer_model_is_for_both_sides_or_for_one_each(trained):
+    file = str(trained / "tokenizer" / "joint.model")
+    settings = {"model": file, "joint": False}
+    with pytest.raises(UserError, match=r"models given are of both sides: give data.tokenizer.joint=true"):
+        make_tokenizer(OmegaConf.create({"tokenizer": settings}), Dataset.from_dict({}))
+    settings = {"model": [file, file], "joint": True}
+    with pytest.raises(
+        UserError, match=r"models given are of one side each: give data.tokenizer.joint=false"
+    ):
+        make_tokenizer(OmegaConf.create({"tokenizer": settings}), Dataset.from_dict({}))
 
 
 def test_a_usage_error_of_hydra_has_status_2(command):

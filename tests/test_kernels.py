@@ -220,7 +220,8 @@ def test_a_block_keeps_nothing_laid_out(monkeypatch):
     expected = torch.autograd.grad(linear(linear(x)).sum(), x)
     for _ in range(2):  # the graph, which is kept, lays out again
         assert_equal(torch.autograd.grad(total, x, retain_graph=True), expected)
-    torch.autograd.grad(total, linear.weight)
+    found = torch.autograd.grad(total, linear.weight)  # without what the passes before it have left
+    assert_equal(found, torch.autograd.grad(linear(linear(x)).sum(), linear.weight))
     assert len(alive) == 0
 
 

@@ -157,3 +157,12 @@ def test_gradients_of_sparse_normalisers_are_finite_differences(name):
     mask = lengths_to_mask(LENGTHS, 5).unsqueeze(1)
     scores = torch.randn(3, 2, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: SPARSE[name][0](x, mask), (scores,))
+
+
+@pytest.mark.parametrize("function", [masked_sparsemax, masked_entmax15])
+def test_sparse_weights_of_half_precision_are_those_of_the_rounded_scores(function):
+    scores = (3 * torch.randn(50, 12)).bfloat16()
+    mask = torch.arange(12) < torch.randint(1, 13, (50, 1))
+    found = function(scores, mask)
+    assert found.dtype == torch.bfloat16
+    assert found.equal(function(scores.float(), mask).bfloat16())

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from nmt import kernels
 from nmt.decoding import beam_search, greedy_search
+from nmt.kernels import packed
 from nmt.kernels.packed import map_of, pooled_map
 from nmt.losses import output_loss, output_r_drop
 from nmt.models.cells import GRULayer
@@ -69,8 +70,24 @@ def test_a_block_lays_a_weight_out_once_also_where_it_is_part_of_another():
     assert pooled_map(weight) is None
 
 
-def test_each_search_sees_the_weights_as_they_are_then():
-    model = build(every_case.args[1][0]).eval()
+@pytest.fixture
+def laid_out(monkeypatch):
+    """The types of the weights that have been laid out."""
+    found = []
+    available = packed._available
+
+    def noted(dtype):
+        if answer := available(dtype):
+            found.append(dtype)
+        return answer
+
+    monkeypatch.setattr(packed, "_available", noted)
+    return found
+
+
+@needs_onednn
+def test_each_search_sees_the_weights_as_they_are_then(laid_out):
+    model = build(every_case.args[1][0]).float()
     src, _ = sources()
     before = greedy_search(model, src)
     with torch.no_grad():
@@ -80,11 +97,13 @@ def test_each_search_sees_the_weights_as_they_are_then():
     with kernels.using("plain"):
         assert [each.ids for each in greedy_search(model, src)] == [each.ids for each in after]
     assert [each.score for each in after] != [each.score for each in before]
+    assert laid_out
 
 
+@needs_onednn
 @every_case
-def test_searches_find_the_same(case):
-    model = build(case).eval()
+def test_searches_find_the_same(case, laid_out):
+    model = build(case).float()
     src, _ = sources()
 
     def found(name):
@@ -95,6 +114,7 @@ def test_searches_find_the_same(case):
     (ids, scores), (plain_ids, plain_scores) = found("fast"), found("plain")
     assert ids == plain_ids
     close(scores, plain_scores)
+    assert laid_out
 
 
 def test_a_recurrence_and_steps_have_the_same_gradients():

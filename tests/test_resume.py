@@ -363,6 +363,37 @@ def test_so_it_is_with_text_that_is_read_as_it_goes(batch, workspace, text):
     assert log_of(whole).count("pass 1 reads") == 3  # the text was begun anew
 
 
+def test_other_text_is_refused_also_where_it_is_read_as_it_goes(workspace, text):
+    directory, other = workspace / "other_text", workspace / "text_changed"
+    assert train(directory, [*streamed(text), "trainer.max_epochs=1"]) == 0, log_of(directory)
+    shutil.copytree(text, other)
+    assert go_on(directory, f"++data.path={other}", "trainer.max_epochs=2") == 0, log_of(directory)
+    limited = workspace / "limited"
+    assert train(limited, [*streamed(text), "trainer.limit_train_batches=5"]) != 0
+    assert "data.streaming=11 says how many batches an epoch has" in log_of(limited)
+    shard = other / "train-00001-of-00003.jsonl"
+    shard.write_text(shard.read_text().replace("the", "teh", 1))
+    assert go_on(directory, f"++data.path={other}", "trainer.max_epochs=3") != 0
+    assert "the training text is not the one that the run was trained on" in log_of(directory)
+
+
+def test_the_best_by_another_score_is_not_compared_with_the_best_before(workspace):
+    directory = workspace / "another_score"
+    assert train(directory, [*SMALL, *EVEN, "trainer.max_epochs=1"]) == 0, log_of(directory)
+    changes = [
+        "callbacks.checkpoint.monitor=val/chrf",
+        "callbacks.checkpoint.mode=max",
+        "trainer.max_epochs=2",
+    ]
+    assert go_on(directory, *changes) == 0, log_of(directory)
+    last = torch.load(directory / "checkpoints" / "last.ckpt", weights_only=True)["callbacks"]
+    best = torch.load(directory / "checkpoints" / "best.ckpt", weights_only=True)
+    assert last["Checkpoints"]["monitor"] == "val/chrf"
+    assert last["Checkpoints"]["best_step"] == best["global_step"] > 12
+    assert "best.ckpt goes by val/chrf from here on" in log_of(directory)
+    assert any("'val/chrf'" in name for name in last if name.startswith("EarlyStopping"))
+
+
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
 def test_so_it_is_in_other_precisions(precision, workspace):
     settings = [*SMALL, *EVEN, f"trainer.precision={precision}"]
@@ -432,9 +463,8 @@ STORED: dict[str, Any] = {
 
 def test_what_may_change_is_said_and_a_reader_follows_its_data():
     wanted = {"trainer": {"max_epochs": 12}, "data": {"path": "/e"}, "callbacks": {}}
-    config, lines = resume.changed(
-        STORED, wanted, ["trainer.max_epochs", "data.path", "callbacks.early_stopping"]
-    )
+    keys = ["trainer.max_epochs", "data.path", "callbacks.early_stopping"]
+    config, lines = resume.changed(STORED, wanted, keys, written=wanted)
     assert lines == [
         "callbacks.early_stopping.patience: 3 -> nothing",
         "data.path: /d -> /e",
@@ -457,7 +487,66 @@ def test_what_may_change_is_said_and_a_reader_follows_its_data():
 )
 def test_what_would_make_another_run_is_refused(wanted, key, message):
     with pytest.raises(UserError, match=message):
-        resume.changed(STORED, wanted, [key])
+        resume.changed(STORED, wanted, [key], written=wanted)
+
+
+def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way():
+    written = {
+        "metrics": {"bleu": {"lowercase": True}},
+        "callbacks": {
+            "checkpoint": {"monitor": "val/chrf"},
+            "early_stopping": {"monitor": "${callbacks.checkpoint.monitor}"},
+            "score": {"bleu": "${oc.select:metrics.bleu,null}"},
+        },
+    }
+    wanted = {"metrics": written["metrics"], "callbacks": {"checkpoint": {"monitor": "val/chrf"}}}
+    keys = ["callbacks.checkpoint.monitor", "metrics.bleu.lowercase"]
+
+    def stored(stopping):
+        callbacks = {"checkpoint": {"monitor": "val/bleu"}, "early_stopping": {"monitor": stopping}}
+        callbacks["score"] = {"bleu": {"lowercase": False}}
+        return {"metrics": {"bleu": {"lowercase": False}}, "callbacks": callbacks}
+
+    config, lines = resume.changed(stored("val/bleu"), wanted, keys, written=written)
+    assert config["callbacks"]["early_stopping"]["monitor"] == "val/chrf"
+    assert "callbacks.early_stopping.monitor: val/bleu -> val/chrf" in lines
+    # What validations are compared by stays.
+    assert config["callbacks"]["score"]["bleu"]["lowercase"] is False
+    assert config["metrics"]["bleu"]["lowercase"] is True
+    own = {"callbacks": {"score": written["metrics"]}}
+    with pytest.raises(UserError, match=r"callbacks\.score\.bleu\.lowercase cannot change"):
+        resume.changed(stored("x"), own, ["callbacks.score.bleu.lowercase"], written={})
+    config, _ = resume.changed(stored("val/loss"), wanted, keys, written=written)
+    assert config["callbacks"]["early_stopping"]["monitor"] == "val/loss"
+
+
+def ended(wait_count=0, seconds=0.0, monitor="val/bleu"):
+    progress = {"epoch_progress": {"current": {"completed": 1}}}
+    progress["epoch_loop.val_loop.batch_progress"] = {"total": {"ready": 0}}
+    stopping = {f"EarlyStopping{ {'monitor': monitor, 'mode': 'max'} }": {"wait_count": wait_count}}
+    timer = {"Timer": {"time_elapsed": {"train": seconds}}}
+    return {"loops": {"fit_loop": progress}, "global_step": 5, "callbacks": stopping | timer}
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "patience", "reason"),
+    [
+        (ended(), 0, None),
+        (ended(wait_count=1), 0, "patience=0 is spent"),
+        (ended(wait_count=2), 3, None),
+        (ended(wait_count=3), 3, "patience=3 is spent"),
+        (ended(wait_count=3, monitor="val/chrf"), 3, None),
+        (ended(seconds=59.0), 9, None),
+        (ended(seconds=61.0), 9, "max_time=00:00:01:00 is spent"),
+    ],
+)
+def test_why_a_run_has_ended(checkpoint, patience, reason):
+    config = {
+        "trainer": {"max_epochs": 9, "max_steps": -1, "max_time": "00:00:01:00"},
+        "callbacks": {"early_stopping": {"monitor": "val/bleu", "mode": "max", "patience": patience}},
+    }
+    found = resume.finished(checkpoint, config)
+    assert found is None if reason is None else reason in found
 
 
 def test_a_run_directory_that_moved_takes_its_paths_along():
@@ -473,6 +562,21 @@ def test_a_stored_configuration_builds_nothing_but_what_trains(target):
     with pytest.raises(UserError, match=target):
         resume.check_targets({"optimizer": {"deep": {"_target_": target}}})
     resume.check_targets({"optimizer": {"_target_": "torch.optim.Adam"}})
+
+
+@pytest.mark.parametrize(
+    "check", [resume.check_targets, lambda c: resume.check_places(c, Path("/a/run"), [])]
+)
+def test_nor_what_hides_in_a_list_or_is_computed(check):
+    writes = {"_target_": "shutil.copyfile", "src": "/etc/hostname", "dst": "/a/stolen"}
+    with pytest.raises(UserError, match="a run that goes on may not"):
+        check({"callbacks": {"score": {"bleu": [[writes]]}}})
+
+
+def test_a_stored_configuration_is_resolved():
+    hidden = "${oc.create:{_target_: shutil.copyfile}}"
+    with pytest.raises(UserError, match=r"may compute no setting: callbacks.score.bleu="):
+        resume.check_targets({"callbacks": {"score": {"bleu": [hidden]}}})
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,10 @@ def parse_talp(line: str) -> tuple[Links, Links]:
     return sure, possible
 
 
-def read_alignments(path: str | Path) -> list[tuple[Links, Links]]:
+def read_alignments(path: str | Path, *, possible: bool = True) -> list[tuple[Links, Links]]:
     """Sure and possible links of each line of a `.talp` or Pharaoh file; an empty line is a pair without links.
+
+    Without `possible` a link may only be sure, as in a Pharaoh file.
 
     Raises UserError naming the file, and the line that is none.
     """
@@ -55,7 +57,7 @@ def read_alignments(path: str | Path) -> list[tuple[Links, Links]]:
     pairs = []
     for number, line in enumerate(lines, start=1):
         try:
-            pairs.append(parse_talp(line))
+            pairs.append(parse_talp(line) if possible else (parse_pharaoh(line),) * 2)
         except UserError as error:
             raise UserError(f"{path}:{number}: {error}") from None
     return pairs

@@ -96,6 +96,8 @@ def agreement(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Fl
 def most_attended(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> NDArray[np.integer]:
     """`argmax_j a_tj`, the first of equals; -1 where a row has no weight. Returns [..., T]."""
     values, _, tgt_real = _masked(weights, src_mask, tgt_mask)
+    if values.shape[-1] == 0:
+        return np.full(values.shape[:-1], -1)
     return np.where(tgt_real & (values.max(axis=-1, initial=0.0) > 0), values.argmax(axis=-1), -1)
 
 
@@ -108,6 +110,8 @@ def most_attended_overall(weights: Any, *, src_mask: Any = None, tgt_mask: Any =
 def broadest(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> NDArray[np.integer]:
     """`argmax_t -sum_j a_tj log a_tj`, the target position that attends most widely; -1 without one. Returns [...]."""
     values, _, tgt_real = _masked(weights, src_mask, tgt_mask)
+    if 0 in values.shape[-2:]:
+        return np.full(values.shape[:-2], -1)[()]
     ranked = np.where(tgt_real, _entropy(values), -1.0)
     return np.where(tgt_real.any(axis=-1), ranked.argmax(axis=-1), -1)[()]
 

@@ -205,13 +205,16 @@ class _ChunkedAdditiveScore(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, keys, v = ctx.saved_tensors
-        grad_query, grad_keys, grad_v = torch.empty_like(query), torch.zeros_like(keys), torch.zeros_like(v)
+        # Under autocast some are in half precision, which loses much of a sum over many chunks.
+        wide = torch.promote_types(v.dtype, torch.float32)
+        grad_query = torch.empty_like(query)
+        grad_keys, grad_v = (torch.zeros_like(each, dtype=wide) for each in (keys, v))
         for chunk in _chunks(query, keys):
             hidden = (query[:, chunk].unsqueeze(2) + keys.unsqueeze(1)).tanh_()  # [B, C, S, A]
-            grad_score = grad[:, chunk].contiguous()  # [B, C, S]
+            grad_score = grad[:, chunk].to(hidden.dtype).contiguous()  # [B, C, S]
             grad_v += grad_score.flatten() @ hidden.flatten(0, 2)
             slope = hidden.square_().neg_().add_(1).mul_(v)
             slope.mul_(grad_score.unsqueeze(-1))
             grad_query[:, chunk] = slope.sum(dim=2)
-            grad_keys += slope.sum(dim=1)
-        return grad_query, grad_keys, grad_v
+            grad_keys += slope.sum(dim=1, dtype=wide)
+        return grad_query, grad_keys.to(keys.dtype), grad_v.to(v.dtype)

@@ -117,9 +117,11 @@ class PredictiveLocalAttention(LocalAttention):
         self.position_score = kernels.Linear(query_size, 1, bias=False)  # v_p
 
     def centres(self, query: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
-        share = torch.sigmoid(self.position_score(torch.tanh(self.position_projection(query)))).squeeze(-1)
+        score = self.position_score(torch.tanh(self.position_projection(query))).squeeze(-1)  # [B, T]
+        # Half precision has no number between one position and the next but near the first.
+        share = torch.sigmoid(score.to(torch.promote_types(score.dtype, torch.float32)))
         return lengths.unsqueeze(1) * share
 
     def reweigh(self, weights: Tensor, distance: Tensor) -> Tensor:
         sigma = self.window / 2
-        return weights * torch.exp(-distance.square() / (2 * sigma**2))
+        return weights * torch.exp(-distance.square() / (2 * sigma**2)).to(weights.dtype)

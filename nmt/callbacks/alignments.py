@@ -58,8 +58,11 @@ class DrawAlignments(Callback):
         if (self.layer, self.head) == (None, None) or not translator.has_attention:
             return
         pieces = torch.full((1, 2), translator.eos_id, device=pl_module.device)
+        training = translator.training
+        translator.eval()  # which draws nothing, so that training draws what it would draw without
         with torch.no_grad():
             cross = translator.attentions(pieces, pieces != translator.pad_id, pieces).cross
+        translator.train(training)
         for name, chosen, number in (
             ("layer", self.layer, cross.size(1)),
             ("head", self.head, cross.size(2)),

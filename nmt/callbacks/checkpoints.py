@@ -21,6 +21,8 @@ from nmt.errors import UserError, WriteError
 
 log = logging.getLogger(__name__)
 
+_GOES_BY = ("monitor", "mode")  # what of the settings says which score is the best
+
 
 class Checkpoints(Checkpoint):
     """Keeps `last.ckpt`, the one before it as `previous.ckpt`, and `best.ckpt` in `directory`.
@@ -63,10 +65,15 @@ class Checkpoints(Checkpoint):
         self._random: list[dict[str, Any]] | None = None  # each rank's, of the checkpoint that is resumed
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("best_score", "best_step", "last_score")}
+        return {name: getattr(self, name) for name in (*_GOES_BY, "best_score", "best_step", "last_score")}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        vars(self).update(state_dict)
+        """Forgets the best where another score is the measure now."""
+        # A run of an earlier version has kept no measure.
+        if any(state_dict.get(name, getattr(self, name)) != getattr(self, name) for name in _GOES_BY):
+            log.warning("best.ckpt goes by %s from here on: the next validation is its first", self.monitor)
+        else:
+            vars(self).update(state_dict)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if self._random is not None:

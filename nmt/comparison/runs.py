@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nmt import metrics
 from nmt.errors import UserError
-from nmt.run import read_splits, stored_data
+from nmt.run import read_whole, stored_data
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
 NOT_SETTINGS = (
@@ -194,7 +194,7 @@ def _read_text(run: ScoredRun, split: str) -> tuple[list[str], list[str]]:
     if run.config.get("data") is None:
         raise UserError(f"{run.directory}/config.yaml names no data: give the references with refs=FILE")
     try:
-        dataset = read_splits(stored_data(run.config.data), [split]).get(split)
+        dataset = read_whole(stored_data(run.config.data), [split]).get(split)
     except (UserError, OSError) as error:
         raise UserError(f"{run.directory}: {error}; or give the references with refs=FILE") from error
     if dataset is None:

@@ -72,10 +72,11 @@ class TokenBatchSampler(Sampler[list[int]]):
     A batch of n pairs never exceeds the budget, `n * max(longest source, longest target) <= max_tokens`, with
     EOS counted in the lengths. It has at most `max_sentences` pairs where that is given.
 
-    With `shuffle`, which rows share a batch and the order of the batches are drawn anew from (seed, epoch);
-    without it both follow the lengths. Either way the list of batches does not depend on the replica: replica
-    `rank` takes every `num_replicas`-th batch. So that all take equally many, the largest batches are halved
-    until the number of batches is a multiple of `num_replicas`; no row is dropped or seen twice.
+    The order of the batches is drawn from (seed, epoch), so that the first few are of all lengths. With `shuffle`, so
+    is which rows share a batch; without it that follows the lengths alone. Either way the list of batches does not
+    depend on the replica: replica `rank` takes every `num_replicas`-th batch. So that all take equally many, the
+    largest batches are halved until the number of batches is a multiple of `num_replicas`; no row is dropped or seen
+    twice.
 
     Raises UserError where a single pair exceeds the budget, where there are no rows, or fewer than replicas.
     """
@@ -191,8 +192,7 @@ class TokenBatchSampler(Sampler[list[int]]):
             rng = np.random.default_rng([self.seed, self.epoch])
             order = self._order(rng)
             spans = self._fill(self._sizes[order])
-            if self.shuffle:
-                rng.shuffle(spans)
+            rng.shuffle(spans)
             self._dealt = self.epoch, order, self._divide(spans)
         return self._dealt[1:]
 

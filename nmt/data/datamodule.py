@@ -23,6 +23,11 @@ from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
 
+_OTHER_TEXT = (
+    "the training text is not the one that the run was trained on: put that back, or give its place as "
+    "data.path="
+)
+
 
 class TranslationDataModule(L.LightningDataModule):
     """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
@@ -143,10 +148,7 @@ class TranslationDataModule(L.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Raises UserError where the run that goes on was trained on other text."""
         if state_dict != self.state_dict():
-            raise UserError(
-                "the training text is not the one that the run was trained on: put that back, or give its place as "
-                "data.path="
-            )
+            raise UserError(_OTHER_TEXT)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader(self.val, self.sampler("val", shuffle=False))
@@ -220,10 +222,14 @@ class StreamingDataModule(TranslationDataModule):
         return [self._collate([row] * (self.max_tokens // self.max_length))]
 
     def state_dict(self) -> dict[str, Any]:
-        return asdict(self.stream.place)
+        return {"text": self.stream.text.digest(), **asdict(self.stream.place)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.stream.place = Place(**state_dict)
+        place = dict(state_dict)
+        text = self.stream.text.digest()
+        if place.pop("text", text) != text:  # a run of an earlier version has none
+            raise UserError(_OTHER_TEXT)
+        self.stream.place = Place(**place)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Training text that is read as it is needed, never all of it: blocks of pairs, and the batches of each."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,7 @@ from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
 
+_BYTES_TOLD_BY = 2**16  # of each file
 _ROWS_AT_ONCE = 5_000  # as pieces in Python's own numbers, which take ten times the memory of a table's
 
 
@@ -30,6 +32,14 @@ class TextStream:
         whole = files.form == "text"  # its files are the sides of one text
         self.shards = [files] if whole else [Files(files.form, (path,)) for path in files.paths]
         self.languages = languages
+
+    def digest(self) -> str:
+        """What tells this text from another, whatever its place: of each file its size and how it begins."""
+        digest = hashlib.sha256()
+        for path in (path for shard in self.shards for path in shard.paths):
+            with path.open("rb") as file:
+                digest.update(f"{path.stat().st_size} ".encode() + file.read(_BYTES_TOLD_BY))
+        return digest.hexdigest()
 
     def rows(self, seed: int, number: int) -> Iterator[Row]:
         """The rows of pass `number`. Raises UserError naming file and line where the text is not sound."""

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from nmt import kernels
 from nmt.decoding.constraints import NEVER, Constraints, check_number, check_whole
-from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
+from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, no_finite, rebuild
 from nmt.decoding.penalties import coverage_penalty, length_penalty
 from nmt.masks import padding_mask
 from nmt.models.base import Translator, select
@@ -39,10 +39,11 @@ def beam_search(
 
         log p / length_penalty(|Y|, length_alpha) + coverage_penalty(sum_t a_t, coverage_beta)
 
-    A beam of one is therefore greedy search, whatever the penalties. The search of a sentence is over when no
-    slot is live, or earlier where that changes nothing: when the `num_best`-th best finished score is at
-    least `max_live log p / length_penalty(limit + 1)`. This bounds all that a live hypothesis can still
-    reach, as log-probabilities only fall, the length penalty only grows, and coverage adds nothing above 0.
+    A beam of one is therefore greedy search, whatever the penalties (but for pieces that are equally probable). The
+    search of a sentence is over when no slot is live, or earlier where that changes nothing: when the `num_best`-th
+    best finished score is at least `max_live log p / length_penalty(limit + 1)`. This bounds all that a live
+    hypothesis can still reach, as log-probabilities only fall, the length penalty only grows, and coverage adds
+    nothing above 0.
 
     Fewer than `num_best` come back only where fewer exist within the constraints. Raises ValueError unless
     `1 <= num_best <= beam_size` and the penalties are at least 0, for coverage of a model without attention,
@@ -53,7 +54,7 @@ def beam_search(
     check_whole("num_best", num_best, 1)
     if num_best > beam_size:
         raise ValueError(f"beam search needs 1 <= num_best <= beam_size, got {num_best} and {beam_size}")
-    check_number("length_alpha", length_alpha)
+    check_number("length_alpha", length_alpha, most=100)  # the penalty of a long text stays finite
     check_number("coverage_beta", coverage_beta)
     if coverage_beta > 0 and not model.has_attention:
         raise ValueError(f"coverage_beta={coverage_beta} needs attention, which this model does not have")
@@ -82,6 +83,7 @@ def beam_search(
     history = constraints.no_history(src.size(0), src.device)  # [N, T]
     ends = Ends.none(src.size(0), num_best, src.device)
     trail: list[TrailStep] = []
+    is_broken = torch.zeros(src.size(0), dtype=torch.bool, device=src.device)
     while len(rows) > 0:
         logits, state, weights = model.step(
             tgt_prev, state, memory, need_weights=need_weights or coverage is not None
@@ -90,6 +92,8 @@ def beam_search(
         log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
         # The best of all are among the best beam_size of each hypothesis.
         most, pieces = kernels.best(log_probs, min(beam_size, log_probs.size(-1)))  # [b, K, C]
+        # NaN counts as the largest.
+        is_broken[rows] |= (most[..., 0].isnan() & (live > NEVER)).any(dim=1)
         candidates = (live.unsqueeze(2) + most).flatten(1)  # [b, K * C]
         best, choice = candidates.topk(min(beam_size, candidates.size(1)), dim=1)  # [b, K']
         parent, piece = choice // most.size(2), pieces.flatten(1).gather(1, choice)
@@ -119,4 +123,6 @@ def beam_search(
         state, coverage, history = select((state, coverage, history), index.flatten())
         if history is not None:
             history = torch.cat((history, tgt_prev.unsqueeze(1)), dim=1)
+    if is_broken.any():
+        raise FloatingPointError(no_finite(int(is_broken.nonzero()[0])))
     return rebuild(trail, ends, constraints.limits, src_lengths, model.pad_id)

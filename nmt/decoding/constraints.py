@@ -16,10 +16,15 @@ def check_whole(name: str, value: Any, least: int) -> None:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
-def check_number(name: str, value: Any) -> None:
-    """Raise ValueError unless `value` is a finite number of at least 0."""
+def check_number(name: str, value: Any, *, most: float = float("inf")) -> None:
+    """Raise ValueError unless `value` is a finite number of at least 0, and at most `most`."""
     if not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise ValueError(f"{name} must be at least 0, got {value!r}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:g}, got {value!r}")
+
+
+_MOST_PIECES = 2**24  # up to which float32 counts one by one
 
 
 def length_limits(src_lengths: Tensor, *, ratio: float, extra: float, cap: int | None) -> Tensor:
@@ -27,8 +32,8 @@ def length_limits(src_lengths: Tensor, *, ratio: float, extra: float, cap: int |
 
     |x| [B] counts the real source positions, EOS included.
     """
-    limits = (ratio * src_lengths + extra).floor().long()
-    return limits if cap is None else limits.clamp(max=cap)
+    most = _MOST_PIECES if cap is None else min(cap, _MOST_PIECES)
+    return (ratio * src_lengths + extra).floor().clamp(max=most).long()
 
 
 def log_softmax(logits: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -108,6 +113,8 @@ class Constraints:
         self.limits = length_limits(
             src_lengths, ratio=max_length_ratio, extra=max_length_extra, cap=max_length
         )
+        if model.max_length is not None:  # positions, of which BOS takes one
+            self.limits = self.limits.clamp(max=model.max_length - 1)
         wanted = (min_length_ratio * src_lengths).floor().long().clamp(min=min_length)
         self.minimums = torch.minimum(self.limits, wanted)
         # Plain numbers tell a step, without asking the device, that it has nothing to bar.

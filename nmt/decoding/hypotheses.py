@@ -108,5 +108,10 @@ def rebuild(
                 own_weights = all_weights[i, m, : num_pieces + 1, :src_length].clone()
             found[-1].append(Hypothesis(pieces, log_prob, score, num_pieces < limit, own_weights))
         if not found[-1] or not math.isfinite(found[-1][0].log_prob):
-            raise FloatingPointError(f"the model gives sentence {i} of the batch no finite log-probability")
+            raise FloatingPointError(no_finite(i))
     return found
+
+
+def no_finite(sentence: int) -> str:
+    """What a search says of a model that gives NaN, or minus infinity alone."""
+    return f"the model gives sentence {sentence} of the batch no finite log-probability"

@@ -33,6 +33,7 @@ class _Gathered:
     def __init__(self, shared: Tensor, transposed: bool) -> None:
         self.inputs: list[Tensor] = []
         self.grads: list[Tensor] = []
+        self._pass = -1  # the backward pass that they are of
         self.dtype = product_type(shared)
         self._rows = shared.detach() if transposed else shared.detach().transpose(-2, -1)  # [..., O, I]
 
@@ -45,6 +46,15 @@ class _Gathered:
     def back(self) -> Map:
         """`dy M^T` [..., T, I] of dy [..., T, O]."""
         return _map(self._rows.transpose(-2, -1), self.dtype)
+
+    def add(self, x: Tensor, grad: Tensor) -> None:
+        """Keep a step's input and the gradient of its output. What a pass has left that asked for no gradient of the
+        shared tensor is dropped first: it is no part of this one."""
+        this_pass = torch._C._current_graph_task_id()
+        if this_pass != self._pass:
+            self.inputs, self.grads, self._pass = [], [], this_pass
+        self.inputs.append(x)
+        self.grads.append(grad)
 
     def forget(self) -> None:
         """Let go of what was laid out: the graph keeps this object, and there may be many, one for each part of a
@@ -165,7 +175,6 @@ class _Step(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None, None]:
         x, _ = ctx.saved_tensors
         grad = grad.to(x.dtype)
-        ctx.gathered.inputs.append(x)
-        ctx.gathered.grads.append(grad)
+        ctx.gathered.add(x, grad)
         back = ctx.gathered.back(grad, None) if ctx.needs_input_grad[0] else None
         return back, grad.new_zeros(()), None, None, None

@@ -96,6 +96,11 @@ class Translator(nn.Module, ABC):
     def has_attention(self) -> bool:
         """Whether the decoder attends, so that there are weights to ask for."""
 
+    @property
+    def max_length(self) -> int | None:
+        """The most positions of a source, or of what the decoder reads, BOS included; None is any number."""
+        return None
+
     @abstractmethod
     def encode(self, src: Tensor, src_mask: Tensor) -> Any:
         """Encode `src` [B, S] under `src_mask` [B, S] (True is real). Returns a plain container, B first."""

@@ -40,6 +40,10 @@ class EnsembleTranslator(Translator):
     def has_attention(self) -> bool:
         return any(member.has_attention for member in self.members)
 
+    @property
+    def max_length(self) -> int | None:
+        return min((each.max_length for each in self.members if each.max_length is not None), default=None)
+
     def encode(self, src: Tensor, src_mask: Tensor) -> tuple[Any, ...]:
         return tuple(member.encode(src, src_mask) for member in self.members)
 

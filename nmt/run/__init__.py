@@ -13,9 +13,10 @@ from nmt.run.building import (
     make_tokenizer,
     quantise,
     read_splits,
+    read_whole,
     stored_data,
 )
-from nmt.run.checks import check_monitors, check_numbers, check_parts
+from nmt.run.checks import check_lengths, check_monitors, check_numbers, check_parts
 from nmt.run.directory import Run, open_run
 from nmt.run.files import (
     check_folders,
@@ -36,6 +37,7 @@ __all__ = [
     "Translation",
     "build_translator",
     "check_folders",
+    "check_lengths",
     "check_monitors",
     "check_numbers",
     "check_parts",
@@ -48,6 +50,7 @@ __all__ = [
     "open_run",
     "quantise",
     "read_splits",
+    "read_whole",
     "report",
     "stored_data",
     "write_atomically",

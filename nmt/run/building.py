@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,12 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
             raise UserError(
                 f"data.tokenizer.model has {len(files)} files: give one, or [SOURCE_FILE, TARGET_FILE]"
             )
+        if settings.joint != (len(files) == 1):
+            said, sides = str(settings.joint).lower(), "both sides" if len(files) == 1 else "one side each"
+            raise UserError(
+                f"data.tokenizer.joint={said}: the models given are of {sides}: give "
+                f"data.tokenizer.joint={str(not settings.joint).lower()}"
+            )
         return Tokenizer.from_models(*files)
     if settings.max_pairs < 1:
         raise UserError(f"data.tokenizer.max_pairs={settings.max_pairs}: give at least 1")
@@ -145,4 +152,16 @@ def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str,
     for key in map(str, config):
         if OmegaConf.is_missing(config, key):
             raise UserError(f"data.{key} is required: give data.{key}=VALUE")
+    if config.get("reader") is None:
+        raise UserError(
+            "these data say nothing of where the text is: choose data=files, data=grammar or another"
+        )
     return instantiate(config.reader, splits=list(splits))
+
+
+def read_whole(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Any]:
+    """As `read_splits`, and a training text whole, though a training may have streamed it."""
+    whole = deepcopy(config)
+    if OmegaConf.select(whole, "reader.streaming") is not None:
+        whole.reader.streaming = None
+    return read_splits(whole, splits)

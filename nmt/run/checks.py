@@ -7,6 +7,7 @@ import hydra
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.data.pairs import Rows
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import search
 from nmt.errors import UserError
@@ -29,6 +30,8 @@ NUMBERS = {
     "callbacks.checkpoint.every_n_minutes": (ABOVE, True),
     "callbacks.early_stopping.patience": (0, False),
     "callbacks.spikes.num_deviations": (ABOVE, False),
+    "callbacks.alignments.num_sentences": (0, False),
+    "callbacks.score.num_samples": (0, False),
 }
 WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
 
@@ -52,9 +55,18 @@ def check_numbers(cfg: DictConfig) -> None:
             )
 
 
-def check_monitors(cfg: DictConfig, givers: list[Any]) -> None:
-    """Raise UserError where something goes by a score that none of `givers` gives, or takes the worst for the best."""
-    given = [name for each in givers for name in getattr(each, "scores", ())]
+def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, has_gold: bool) -> None:
+    """Raise UserError where something goes by a score that none of `givers` gives, or takes the worst for the best.
+
+    Scores of the attention are given where the model has one, and its error where validation has gold alignments too.
+    """
+    given = [
+        name
+        for each in givers
+        for name in getattr(each, "scores", ())
+        if (has_attention or not name.startswith("val/attention/"))
+        and ((has_attention and has_gold) or name != "val/aer")
+    ]
     for key in ("callbacks.checkpoint", "callbacks.early_stopping", "scheduler"):
         monitor, mode = (OmegaConf.select(cfg, f"{key}.{name}") for name in ("monitor", "mode"))
         if monitor is None:
@@ -66,6 +78,16 @@ def check_monitors(cfg: DictConfig, givers: list[Any]) -> None:
         best = "min" if monitor in WORSE_IF_MORE else "max"
         if not monitor.startswith("val/attention/") and mode != best:
             raise UserError(f"{key}.mode={mode}: the best {monitor} is its {best}: give {key}.mode={best}")
+
+
+def check_lengths(translator: Translator, val: Rows) -> None:
+    """Raise UserError where a validation pair is longer than the model can read."""
+    longest = int(max(val.src_lengths.max(), val.tgt_lengths.max()))
+    if translator.max_length is not None and longest > translator.max_length:
+        raise UserError(
+            f"a validation pair has {longest} pieces, and positions.max_length={translator.max_length}: give "
+            f"positions.max_length={longest} or positions=sinusoidal"
+        )
 
 
 def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
@@ -83,6 +105,11 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
         )
     except TypeError as error:
         raise UserError(f"scheduler: {error}") from error
+    if cfg.data.get("streaming") is not None and cfg.trainer.limit_train_batches not in (None, 1.0):
+        raise UserError(
+            f"trainer.limit_train_batches={cfg.trainer.limit_train_batches}: of a stream, data.streaming="
+            f"{cfg.data.streaming} says how many batches an epoch has: leave it out"
+        )
     algorithm = cfg.trainer.get("gradient_clip_algorithm")
     if algorithm not in (None, "norm"):
         raise UserError(f"trainer.gradient_clip_algorithm={algorithm}: it is the norm that is clipped")

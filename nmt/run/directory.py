@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from nmt.errors import UserError
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run.building import build_translator, quantise, read_splits, stored_data
+from nmt.run.building import build_translator, quantise, read_whole, stored_data
 from nmt.run.files import checkpoint_file, files_to_average, load_average, load_config, load_weights
 from nmt.run.translation import Translation
 
@@ -130,13 +129,19 @@ class Run:
         together.
         """
         lines = list(lines)
-        if prefixes is not None and len(prefixes) != len(lines):
-            raise UserError(f"{len(lines)} lines to translate but {len(prefixes)} prefixes")
+        if prefixes is not None:
+            if len(prefixes) != len(lines):
+                raise UserError(f"{len(lines)} lines to translate but {len(prefixes)} prefixes")
+            for number, (line, prefix) in enumerate(zip(lines, prefixes, strict=True), first_line):
+                if prefix.strip() and not line.strip():
+                    raise UserError(
+                        f"line {number} is empty, and so is its translation, which cannot begin with {prefix!r}"
+                    )
         ids = self.tokenizer.encode_source(lines)
         cut = {
             row: self._parts(lines[row])
             for row, own in enumerate(ids)
-            if len(own) > MOST_PIECES and lines[row].strip()
+            if len(own) > self._most_pieces and lines[row].strip()
         }
         settings = {
             "num_best": num_best,
@@ -164,7 +169,9 @@ class Run:
         """Translations of lines none of which need be cut; an error names a line by its number in `numbers`."""
         begun = None if prefixes is None else [row[:-1] for row in self.tokenizer.encode_target(prefixes)]
         results = [Translation(line, "") for line in lines]
-        batches = _batches_by_length([i for i, line in enumerate(lines) if line.strip()], ids, max_tokens)
+        batches = _batches_by_length(
+            {row: len(ids[row]) for row, line in enumerate(lines) if line.strip()}, max_tokens
+        )
         with tqdm(total=len(lines), desc="translate", unit="lines", disable=not show_progress) as bar:
             for rows in batches:
                 try:
@@ -188,10 +195,14 @@ class Run:
                 bar.update(len(rows))
         return results
 
+    @property
+    def _most_pieces(self) -> int:
+        return min(MOST_PIECES, self.translator.max_length or MOST_PIECES)
+
     def _parts(self, line: str) -> list[str]:
-        """A line cut in halves, at words where it has any, until no part has more than `MOST_PIECES` pieces."""
+        """A line cut in halves, at words where it has any, until no part has more than `_most_pieces`."""
         [own] = self.tokenizer.encode_source([line])
-        if len(own) <= MOST_PIECES or len(line) == 1:
+        if len(own) <= self._most_pieces or len(line) == 1:
             return [line]
         words = line.split()
         if len(words) > 1:
@@ -220,7 +231,7 @@ class Run:
             begun += [prefixes[row] if prefixes is not None else "", *[""] * (len(own) - 1)]
         log.warning(
             "%d of %d lines have more than %d pieces: each is translated in parts (the first is line %d)",
-            *(len(cut), len(lines), MOST_PIECES, numbers[min(cut)]),
+            *(len(cut), len(lines), self._most_pieces, numbers[min(cut)]),
         )
         ids = self.tokenizer.encode_source(parts)
         found = iter(
@@ -241,12 +252,21 @@ class Run:
         """Cross-attention between the pieces of given pairs, ends of sentence included, as it comes.
 
         Yields (number of the pair, weights [L, K, T, S] of each layer and head); the targets are forced.
-        Yields nothing where the model has no attention.
+        Yields nothing where the model has no attention. A pair that is longer than the model can read is left out,
+        with a warning.
         """
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
         src_ids, tgt_ids = self.tokenizer.encode_source(sources), self.tokenizer.encode_target(targets)
-        for rows in _batches_by_length(list(range(len(sources))), src_ids, max_tokens):
+        lengths = {row: max(len(src_ids[row]), len(tgt_ids[row])) for row in range(len(sources))}
+        longest = self.translator.max_length or max(lengths.values(), default=0)
+        if too_long := [row for row, length in lengths.items() if length > longest]:
+            log.warning(
+                "%d of %d pairs have more than the %d pieces that the model can read, and no weights (the first is %d)",
+                *(len(too_long), len(lengths), longest, too_long[0] + 1),
+            )
+        fitting = {row: length for row, length in lengths.items() if length <= longest}
+        for rows in _batches_by_length(fitting, max_tokens):
             examples = [{"index": row, "src_ids": src_ids[row], "tgt_ids": tgt_ids[row]} for row in rows]
             batch = collate(examples, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id)
             src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)
@@ -342,13 +362,13 @@ class Run:
         scores: dict[str, dict[str, float]] = {"attention": alignment.statistics(chosen.values())}
         if agreements:
             scores["attention"]["agreement"] = float(np.concatenate(agreements).mean())
-        if "alignment" in dataset.column_names:
+        if chosen and "alignment" in dataset.column_names:
             golds = [alignment.parse_talp(line) for line in dataset["alignment"]]
             links = [
                 alignment.links_from_weights(self.between_words(chosen[row], sources[row], references[row]))
-                for row in range(len(sources))
+                for row in chosen
             ]
-            sures, possibles = zip(*golds, strict=True)
+            sures, possibles = zip(*(golds[row] for row in chosen), strict=True)
             result = alignment.score_alignments(links, sures, possibles)
             scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
         return scores
@@ -360,10 +380,7 @@ class Run:
         """
         if name not in SPLITS:
             raise UserError(f"split={name}: choose one of {', '.join(SPLITS)}")
-        data = stored_data(self.config.data) if data is None else deepcopy(data)
-        if OmegaConf.select(data, "reader.streaming") is not None:
-            data.reader.streaming = None
-        splits = read_splits(data, [name])
+        splits = read_whole(stored_data(self.config.data) if data is None else data, [name])
         if name not in splits:
             raise UserError(f"split={name}: the data have no such split")
         return splits[name]
@@ -400,11 +417,11 @@ def open_run(paths: Any, **how: Any) -> Run:
     return Run.load(paths, **how)
 
 
-def _batches_by_length(rows: list[int], ids: list[list[int]], max_tokens: int) -> list[list[int]]:
-    """Rows sorted by length and cut so that sentences x longest stays within `max_tokens`."""
+def _batches_by_length(lengths: dict[int, int], max_tokens: int) -> list[list[int]]:
+    """Rows sorted by their lengths and cut so that sentences x longest stays within `max_tokens`."""
     batches: list[list[int]] = []
-    for row in sorted(rows, key=lambda row: -len(ids[row])):
-        if batches and (len(batches[-1]) + 1) * len(ids[batches[-1][0]]) <= max_tokens:
+    for row in sorted(lengths, key=lambda row: -lengths[row]):
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= max_tokens:
             batches[-1].append(row)
         else:
             batches.append([row])

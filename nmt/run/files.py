@@ -141,11 +141,25 @@ def load_average(translator: Translator, files: Sequence[Path]) -> None:
     translator.load_state_dict({name: total / len(files) for name, total in sums.items()})
 
 
-def check_folders(config: DictConfig, *keys: str) -> None:
-    """Raise UserError where a file that a key names would be written into a folder that is not there."""
-    for key in keys:
-        if config[key] is not None and not Path(config[key]).parent.is_dir():
-            raise UserError(f"{key}={config[key]}: there is no folder {Path(config[key]).parent}")
+def check_folders(config: DictConfig, *keys: str, made: Sequence[str] = ()) -> None:
+    """Raise UserError where a file that a key names would be written into a folder that is not there, or is a folder.
+
+    The folders above those of the keys `made` are made where there are none: only a file may not stand in their way.
+    """
+    for key in (key for key in keys if config[key] is not None):
+        path = Path(config[key])
+        if not path.parent.is_dir():
+            raise UserError(f"{key}={path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise UserError(f"{key}={path} is a folder: give a file")
+    for key in (key for key in made if config[key] is not None):
+        path = Path(config[key])
+        above = path if key == "heatmaps" else path.parent
+        there = next((each for each in (above, *above.parents) if each.exists()), above)
+        if there.exists() and not there.is_dir():
+            raise UserError(f"{key}={path}: {there} is a file, not a folder")
+        if key != "heatmaps" and path.is_dir():
+            raise UserError(f"{key}={path} is a folder: give a file")
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -199,19 +213,21 @@ def write_scores(
     suffix = "" if split == "test" else f"_{split}"
     text = "".join(f"{each.text}\n" for each in translations)
     content = (
-        json.dumps({"split": split, **_training(directory), **scores}, indent=2, ensure_ascii=False) + "\n"
+        json.dumps({"split": split, **_training(directory, suffix), **scores}, indent=2, ensure_ascii=False)
+        + "\n"
     )
     write_together(
         {directory / f"hypotheses{suffix}.txt": text, directory / f"metrics{suffix}.json": content}
     )
 
 
-def _training(directory: Path) -> dict[str, Any]:
-    """What training cost, as metrics.json has it: scoring again does not measure it again and must not lose it."""
-    try:
-        return {"training": json.loads((directory / "metrics.json").read_text("utf-8"))["training"]}
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}
+def _training(directory: Path, suffix: str) -> dict[str, Any]:
+    """What training cost, as the split's own file has it, else the test set's or, of a run without one, validation's:
+    scoring again does not measure it again and must not lose it."""
+    for name in dict.fromkeys((f"metrics{suffix}.json", "metrics.json", "metrics_val.json")):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            return {"training": json.loads((directory / name).read_text("utf-8"))["training"]}
+    return {}
 
 
 def report(scores: dict[str, Any]) -> str:

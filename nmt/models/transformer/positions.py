@@ -33,15 +33,22 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, *, size: int, max_length: int) -> None:
         super().__init__()
+        if max_length < 1:
+            raise ValueError(f"positions.max_length={max_length}: give at least 1")
         self.table = nn.Parameter(torch.empty(max_length, size))
         nn.init.normal_(self.table, std=size**-0.5)
+
+    @property
+    def max_length(self) -> int:
+        return self.table.size(0)
 
     def forward(self, embedded: Tensor, *, first: int) -> Tensor:
         """embedded [B, T, H], whose first position is `first`, plus its vectors. Raises UserError, a ValueError,
         past the last."""
-        length, max_length = first + embedded.size(1), self.table.size(0)
-        if length > max_length:
+        length = first + embedded.size(1)
+        if length > self.max_length:
             raise UserError(
-                f"a text of {length} pieces needs model.positions.max_length={length}, got {max_length}"
+                f"a text of {length} pieces is longer than positions.max_length={self.max_length}: train with more, "
+                "or with positions=sinusoidal"
             )
         return embedded + self.table[first:length]

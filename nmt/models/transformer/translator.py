@@ -119,6 +119,10 @@ class TransformerTranslator(Translator):
     def has_attention(self) -> bool:
         return True
 
+    @property
+    def max_length(self) -> int | None:
+        return getattr(self.src_positions, "max_length", None)
+
     def encode(self, src: Tensor, src_mask: Tensor) -> TransformerMemory:
         return self._encode(src, src_mask, need_weights=False)[0]
 
