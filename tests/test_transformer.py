@@ -197,7 +197,7 @@ def test_learned_positions_are_rows_of_a_table_that_ends():
     positions = LearnedPositions(size=H, max_length=6)
     embedded = torch.randn(2, 4, H)
     assert torch.equal(positions(embedded, first=2), embedded + positions.table[2:])
-    with pytest.raises(UserError, match=r"7 pieces needs model\.positions\.max_length=7, got 6"):
+    with pytest.raises(UserError, match=r"7 pieces is longer than positions\.max_length=6: train with more"):
         positions(embedded, first=3)
     assert issubclass(UserError, ValueError)
 

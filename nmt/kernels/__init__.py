@@ -12,7 +12,7 @@ The models call these and read the same either way; `kernels=plain` runs the pla
 what the tests hold it equal to. The recurrences' forms are for the CPU: on a GPU cuDNN has its own.
 
 Under a CPU's autocast to bfloat16 (`trainer.precision=bf16-mixed`) the fast forms multiply in it, and keep states,
-gates, probabilities and sums in float32; under any other autocast everything is plain.
+gates, the output's probabilities and sums in float32; under any other autocast everything is plain.
 """
 
 from nmt.kernels.best import best
