@@ -146,9 +146,12 @@ def test_what_is_written_scores_as_what_was_printed(gru, files, tmp_path, capsys
         ], "argmax links every target word once"
 
 
-def test_the_gold_file_scores_as_perfect_and_flipped_not(files, capsys):
-    assert align(alignment=files["gold"], gold=files["gold"]).aer == 0
-    assert align(alignment=files["gold"], gold=files["gold"], flip_gold="true").aer > 0
+def test_the_sure_links_score_as_perfect_and_flipped_not(files, tmp_path):
+    with pytest.raises(UserError, match=r"gold:1: a Pharaoh line has links i-j only"):
+        align(alignment=files["gold"], gold=files["gold"])
+    sure = written(tmp_path / "sure", "0-3 2-4 2-5", "1-0", "", "4-1 3-2")
+    assert align(alignment=sure, gold=files["gold"]).aer == 0
+    assert align(alignment=sure, gold=files["gold"], flip_gold="true").aer > 0
 
 
 def test_symmetrising_joins_two_directions_over_the_same_words(gru, tmp_path_factory, files, tmp_path):

@@ -370,8 +370,8 @@ def test_what_is_averaged_cannot_change_in_a_run_that_goes_on():
         with pytest.raises(
             UserError, match=rf"averaging\.\w+ cannot change in a run that goes on: .*{message}"
         ):
-            resume.changed(stored, wanted, [key])
-    assert resume.changed({}, {"averaging": None}, ["averaging"])[1] == []
+            resume.changed(stored, wanted, [key], written={})
+    assert resume.changed({}, {"averaging": None}, ["averaging"], written={})[1] == []
     with pytest.raises(UserError, match=r"os\.system"):
         resume.check_targets({"averaging": {"_target_": "os.system"}})
 

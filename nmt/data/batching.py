@@ -72,11 +72,11 @@ class TokenBatchSampler(Sampler[list[int]]):
     A batch of n pairs never exceeds the budget, `n * max(longest source, longest target) <= max_tokens`, with
     EOS counted in the lengths. It has at most `max_sentences` pairs where that is given.
 
-    The order of the batches is drawn from (seed, epoch), so that the first few are of all lengths. With `shuffle`, so
-    is which rows share a batch; without it that follows the lengths alone. Either way the list of batches does not
-    depend on the replica: replica `rank` takes every `num_replicas`-th batch. So that all take equally many, the
-    largest batches are halved until the number of batches is a multiple of `num_replicas`; no row is dropped or seen
-    twice.
+    With `shuffle`, which rows share a batch and the order of the batches are drawn anew from (seed, epoch). Without it
+    rows share a batch by their lengths, and the order, drawn from the seed, is the same in each epoch: the first few
+    are of all lengths. Either way the list of batches does not depend on the replica: replica `rank` takes every
+    `num_replicas`-th batch. So that all take equally many, the largest batches are halved until the number of batches
+    is a multiple of `num_replicas`; no row is dropped or seen twice.
 
     Raises UserError where a single pair exceeds the budget, where there are no rows, or fewer than replicas.
     """
@@ -189,7 +189,7 @@ class TokenBatchSampler(Sampler[list[int]]):
     def _deal(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """This epoch's order of rows, and its batches as spans (start, end) of it, for all replicas."""
         if self._dealt is None or self._dealt[0] != self.epoch:
-            rng = np.random.default_rng([self.seed, self.epoch])
+            rng = np.random.default_rng([self.seed, self.epoch if self.shuffle else 0])
             order = self._order(rng)
             spans = self._fill(self._sizes[order])
             rng.shuffle(spans)
