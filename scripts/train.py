@@ -243,9 +243,9 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
     elif rank_zero_only.rank > 0:
         return
     elif scored := scores_after(run_dir, step):
-        if changes:
+        if idle := [line for line in changes if line.startswith(("decoding.", "metrics."))]:
             raise UserError(
-                f"{run_dir} has finished ({reason}), and its scores are in {scored.name}: {'; '.join(changes)} would "
+                f"{run_dir} has finished ({reason}), and its scores are in {scored.name}: {'; '.join(idle)} would "
                 "change nothing. evaluate.py scores it with other settings"
             )
         print(

@@ -425,6 +425,10 @@ def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):
     short.rename(moved_to)
     assert go_on(moved_to) == 0, log_of(moved_to)
     assert "trainer.max_epochs=1 is reached" in log_of(moved_to)
+    (moved_to / "metrics.json").write_text(json.dumps({"training": {"steps": 12}}))
+    assert go_on(moved_to, "callbacks.checkpoint.every_n_minutes=5") == 0, log_of(moved_to)
+    assert go_on(moved_to, "decoding.beam_size=2") != 0
+    assert "decoding.beam_size: 5 -> 2 would change nothing" in log_of(moved_to)
     assert go_on(moved_to, "trainer.max_epochs=2") == 0, log_of(moved_to)
     assert "trainer.max_epochs: 1 -> 2" in log_of(moved_to)
     assert train(long, [*constant, "trainer.max_epochs=2"]) == 0, log_of(long)
