@@ -177,7 +177,7 @@ def check(cfg: DictConfig) -> None:
                 raise UserError(f"{key}={value} has no effect {where}: leave it out")
     if cfg.search and cfg.gold is None:
         raise UserError("search=true needs gold=FILE to score against")
-    check_folders(cfg, "output", made=("page", "heatmaps"))
+    check_folders(cfg, "output", made=["page"], folders=["heatmaps"])
 
 
 @command("align")

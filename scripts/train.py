@@ -124,8 +124,8 @@ def train(
         has_gold="alignment" in datamodule.val_text.column_names,
     )
     check_lengths(translator, datamodule.rows("val"))
-    num_parameters = sum(p.numel() for p in translator.parameters())
-    log.info("%s with %s parameters", type(translator).__name__, f"{num_parameters:,}")
+    num_parameters = f"{sum(p.numel() for p in translator.parameters()):,}"
+    log.info("%s with %s parameters", type(translator).__name__, num_parameters)
     module = TranslationModule(
         translator,
         optimizer=hydra.utils.instantiate(cfg.optimizer),
@@ -170,22 +170,15 @@ def train(
     if not trainer.is_global_zero:
         return {}
     print(summarize(trainer, module, run_dir))
-    training = cost(num_parameters, trainer.global_step, module.train_seconds, module.train_tokens)
+    training = cost(trainer.global_step, module.train_seconds, module.train_tokens)
     split, scores = score(cfg, run_dir, splits, device=str(module.device), training=training)
     log_hyperparameters(trainer, resolved, split, scores)
     return scores
 
 
-def cost(
-    num_parameters: int, steps: int, train_seconds: float, train_tokens: int, **_: Any
-) -> dict[str, Any]:
-    """What metrics.json says of a training."""
-    return {
-        "seconds": train_seconds,
-        "steps": steps,
-        "tokens_per_second": train_tokens / max(train_seconds, 1e-9),
-        "num_parameters": num_parameters,
-    }
+def cost(steps: int, seconds: float, num_tokens: int) -> dict[str, Any]:
+    """What metrics.json says of a training, but for the size of the model."""
+    return {"seconds": seconds, "steps": steps, "tokens_per_second": num_tokens / max(seconds, 1e-9)}
 
 
 def score(
@@ -206,7 +199,8 @@ def score(
     scores, translations = run.score(
         splits[split], scorers=instantiate(cfg.metrics), show_progress=True, **cfg.decoding
     )
-    scores["training"] = training
+    num_parameters = sum(p.numel() for p in run.translator.parameters())
+    scores["training"] = {**training, "num_parameters": num_parameters}
     scores["decoding"], scores["checkpoint"] = OmegaConf.to_container(cfg.decoding, resolve=True), checkpoint
     write_scores(run_dir, split, scores, translations)
     print(f"{split} of {run_dir}\n{report(scores)}")
@@ -254,12 +248,10 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
     else:
         print(f"{run_dir} has finished ({reason}); scoring it")
         kernels.use(resumed.kernels)
-        num_parameters = sum(
-            value.numel()
-            for name, value in checkpoint["state_dict"].items()
-            if name.startswith("translator.")
-        )
-        training = cost(num_parameters, step, **checkpoint["training"])
+        training: dict[str, Any] = {"steps": step}
+        with contextlib.suppress(LookupError, TypeError):  # a record of another version, or damaged
+            record = checkpoint["training"]
+            training = cost(step, record["train_seconds"], record["train_tokens"])
         score(resumed, run_dir, read_splits(resumed.data), device="auto", training=training)
 
 

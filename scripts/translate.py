@@ -63,7 +63,7 @@ def check(cfg: DictConfig) -> None:
             raise UserError(f"{key}={cfg[key]}: give at least 1")
     if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
         raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
-    check_folders(cfg, "output", "alignments", made=("page", "heatmaps"))
+    check_folders(cfg, "output", "alignments", made=["page"], folders=["heatmaps"])
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:

@@ -528,6 +528,8 @@ def test_what_learned_positions_cannot_hold_is_cut_or_left_out_with_a_word(tmp_p
     assert "1 of 2 pairs have more than the 12 pieces that the model can read" in caplog.text
     scores, _ = run.score(Dataset.from_dict({"src": [short, long], "tgt": [target] * 2}), num_bootstrap=0)
     assert scores["num_sentences"] == 2
+    scores, _ = run.score(Dataset.from_dict({"src": [long], "tgt": [target]}), num_bootstrap=0)
+    assert "attention" not in scores
 
 
 def test_forced_pairs_share_a_batch_by_their_longer_side(gru, monkeypatch):

@@ -304,6 +304,19 @@ def test_a_byte_order_mark_is_not_translated():
     assert list(read_lines(marked, "standard input")) == ["one", "two"]
 
 
+def test_a_finished_run_that_has_lost_its_scores_is_scored_again_with_what_training_cost(run_dir, workspace):
+    copy = workspace / "unscored"
+    shutil.copytree(run_dir, copy)
+    (copy / "metrics.json").unlink()
+    assert call("train", f"resume={copy}").returncode == 0
+    found, expected = (json.loads((each / "metrics.json").read_text()) for each in (copy, run_dir))
+    clock = ("seconds", "tokens_per_second")  # which went on a little after the last checkpoint
+    for name in clock:
+        assert found["training"].pop(name) == pytest.approx(expected["training"].pop(name), rel=0.5)
+    assert found["training"] == expected["training"]
+    assert found["bleu"] == expected["bleu"]
+
+
 def test_a_sweep_runs_what_can_be_run(workspace):
     """Dot scores, which need equal sizes, are refused; the general one after them is trained."""
     sweep = workspace / "sweep"

@@ -222,12 +222,13 @@ class StreamingDataModule(TranslationDataModule):
         return [self._collate([row] * (self.max_tokens // self.max_length))]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"text": self.stream.text.digest(), **asdict(self.stream.place)}
+        return {"text": self.stream.text.digest, **asdict(self.stream.place)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         place = dict(state_dict)
-        text = self.stream.text.digest()
-        if place.pop("text", text) != text:  # a run of an earlier version has none
+        if (
+            place.pop("text", self.stream.text.digest) != self.stream.text.digest
+        ):  # an earlier version has none
             raise UserError(_OTHER_TEXT)
         self.stream.place = Place(**place)
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, count, islice
 from typing import Any
 
@@ -33,6 +34,7 @@ class TextStream:
         self.shards = [files] if whole else [Files(files.form, (path,)) for path in files.paths]
         self.languages = languages
 
+    @cached_property
     def digest(self) -> str:
         """What tells this text from another, whatever its place: of each file its size and how it begins."""
         digest = hashlib.sha256()

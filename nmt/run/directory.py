@@ -359,10 +359,12 @@ class Run:
             chosen[row] = self.choose_head(heads, None, None)
             if heads.shape[1] > 1:
                 agreements.append(alignment.agreement(heads).mean(axis=0))
+        if not chosen:  # the model can read none of the pairs
+            return {}
         scores: dict[str, dict[str, float]] = {"attention": alignment.statistics(chosen.values())}
         if agreements:
             scores["attention"]["agreement"] = float(np.concatenate(agreements).mean())
-        if chosen and "alignment" in dataset.column_names:
+        if "alignment" in dataset.column_names:
             golds = [alignment.parse_talp(line) for line in dataset["alignment"]]
             links = [
                 alignment.links_from_weights(self.between_words(chosen[row], sources[row], references[row]))

@@ -141,24 +141,20 @@ def load_average(translator: Translator, files: Sequence[Path]) -> None:
     translator.load_state_dict({name: total / len(files) for name, total in sums.items()})
 
 
-def check_folders(config: DictConfig, *keys: str, made: Sequence[str] = ()) -> None:
-    """Raise UserError where a file that a key names would be written into a folder that is not there, or is a folder.
-
-    The folders above those of the keys `made` are made where there are none: only a file may not stand in their way.
-    """
-    for key in (key for key in keys if config[key] is not None):
+def check_folders(
+    config: DictConfig, *files: str, made: Sequence[str] = (), folders: Sequence[str] = ()
+) -> None:
+    """Raise UserError where what a key names could not be written: one of `files`, whose folder must be there, one of
+    those `made` with their folders, or one of the `folders` themselves."""
+    for key in (key for key in (*files, *made, *folders) if config[key] is not None):
         path = Path(config[key])
-        if not path.parent.is_dir():
-            raise UserError(f"{key}={path}: there is no folder {path.parent}")
-        if path.is_dir():
-            raise UserError(f"{key}={path} is a folder: give a file")
-    for key in (key for key in made if config[key] is not None):
-        path = Path(config[key])
-        above = path if key == "heatmaps" else path.parent
-        there = next((each for each in (above, *above.parents) if each.exists()), above)
-        if there.exists() and not there.is_dir():
+        above = path if key in folders else path.parent
+        if key in files and not above.is_dir():
+            raise UserError(f"{key}={path}: there is no folder {above}")
+        there = next(each for each in (above, *above.parents) if each.exists())
+        if not there.is_dir():
             raise UserError(f"{key}={path}: {there} is a file, not a folder")
-        if key != "heatmaps" and path.is_dir():
+        if key not in folders and path.is_dir():
             raise UserError(f"{key}={path} is a folder: give a file")
 
 
