@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
+from nmt.settings import flat
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ def changed(
             same = _get(stored, follower) == _get(stored, key) is not _ABSENT
             if same and follower not in keys and not _matches(follower, FIXED):
                 _set(config, follower, value)
-    before, after = _leaves(stored), _leaves(config)
+    before, after = flat(stored), flat(config)
     lines = []
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
@@ -239,14 +240,6 @@ def _set(config: dict[str, Any], key: str, value: Any) -> None:
         config.pop(name, None)
     else:
         config[name] = copy.deepcopy(value)
-
-
-def _leaves(tree: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(tree, dict):
-        return {prefix[:-1]: tree}
-    return {
-        name: leaf for key, value in tree.items() for name, leaf in _leaves(value, f"{prefix}{key}.").items()
-    }
 
 
 def _values(tree: Any, name: str) -> Iterator[tuple[str, Any]]:

@@ -10,8 +10,9 @@ from omegaconf import DictConfig, OmegaConf
 from nmt import plotting
 from nmt.commands import command
 from nmt.comparison import figures, tables
-from nmt.comparison.runs import ScoredRun, check_digests, find_runs, read_common_text, read_lines, read_run
+from nmt.comparison.runs import ScoredRun, check_digests, find_runs, read_common_text, read_run
 from nmt.data.corpus import SPLITS
+from nmt.data.readers import read_lines
 from nmt.errors import UserError
 from nmt.run import instantiate, write_together
 
@@ -26,7 +27,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         sources, references = read_common_text(runs, cfg.split)
     else:
         check_digests(runs)
-        sources, references = None, read_lines(Path(cfg.refs))
+        sources, references = None, list(read_lines(Path(cfg.refs)))
     metrics = dict(instantiate(cfg.metrics).items())
     rows = figures.compare(
         runs, references, metrics, num_bootstrap=cfg.num_bootstrap, num_trials=cfg.num_trials

@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from nmt.run import (
     write_atomically,
     write_scores,
 )
+from nmt.settings import flat
 
 log = logging.getLogger("train")
 
@@ -172,7 +174,7 @@ def train(
     print(summarize(trainer, module, run_dir))
     training = cost(trainer.global_step, module.train_seconds, module.train_tokens)
     split, scores = score(cfg, run_dir, splits, device=str(module.device), training=training)
-    log_hyperparameters(trainer, resolved, split, scores)
+    log_hyperparameters(trainer.loggers, resolved, split, scores, step=trainer.global_step)
     return scores
 
 
@@ -252,7 +254,8 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
         with contextlib.suppress(LookupError, TypeError):  # a record of another version, or damaged
             record = checkpoint["training"]
             training = cost(step, record["train_seconds"], record["train_tokens"])
-        score(resumed, run_dir, read_splits(resumed.data), device="auto", training=training)
+        split, scores = score(resumed, run_dir, read_splits(resumed.data), device="auto", training=training)
+        log_hyperparameters([hydra.utils.instantiate(resumed.logger)], config, split, scores, step=step)
 
 
 def scores_after(run_dir: Path, step: int) -> Path | None:
@@ -264,11 +267,13 @@ def scores_after(run_dir: Path, step: int) -> Path | None:
     return None
 
 
-def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: dict[str, Any]) -> None:
+def log_hyperparameters(
+    loggers: Iterable[Any], resolved: dict[str, Any], split: str, scores: dict[str, Any], *, step: int
+) -> None:
     """One row of TensorBoard's HPARAMS: what was chosen, and the final scores."""
-    chosen = {f"choice/{group}": name for group, name in resolved["choices"].items()} | {
-        key: value
-        for key, value in _flat(resolved)
+    chosen = {f"choice/{group}": name for group, name in resolved.get("choices", {}).items()} | {
+        key: value if isinstance(value, int | float | str | bool) else str(value)
+        for key, value in flat(resolved).items()
         if key.split(".")[0]
         in (
             *("model", "wiring", "optimizer", "scheduler", "averaging"),
@@ -282,9 +287,9 @@ def log_hyperparameters(trainer: L.Trainer, resolved: Any, split: str, scores: d
         for name, result in scores.items()
         if isinstance(result, dict) and "score" in result
     }
-    for logger in trainer.loggers:
+    for logger in loggers:
         if hasattr(logger.experiment, "add_image"):
-            logger.log_hyperparams(chosen, final, step=trainer.global_step)
+            logger.log_hyperparams(chosen, final, step=step)
         logger.finalize("success")
 
 
@@ -338,12 +343,6 @@ def for_hydra(arguments: list[str]) -> list[str]:
         for each in arguments
     ]
     return [*forced, f"hydra.run.dir={directory}"]
-
-
-def _flat(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    if not isinstance(tree, dict):
-        return [(prefix[:-1], tree if isinstance(tree, int | float | str | bool) else str(tree))]
-    return [pair for key, value in tree.items() for pair in _flat(value, f"{prefix}{key}.")]
 
 
 @command("train")

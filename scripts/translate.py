@@ -1,16 +1,16 @@
 """Translate lines: files, or standard input to standard output."""
 
-import codecs
 import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from omegaconf import DictConfig
 
 from nmt import alignment, plotting
 from nmt.commands import command
+from nmt.data.readers import decoded, read_lines
 from nmt.errors import UserError
 from nmt.run import Run, Translation, check_folders, open_run, write_atomically
 
@@ -27,9 +27,9 @@ def translate(cfg: DictConfig) -> None:
     if wants_weights and not run.translator.has_attention:
         raise UserError(f"{cfg.run} has no attention: it gives no alignments and no heatmaps")
     if cfg.input is None:
-        lines = read_lines(sys.stdin.buffer, "standard input")
+        lines = decoded(sys.stdin.buffer, "standard input")
     else:
-        lines = _file_lines(Path(cfg.input))
+        lines = read_lines(Path(cfg.input))
     translated = _translate_all(cfg, run, lines)
     if cfg.output is None and not wants_weights:
         for number, each in enumerate(translated, 1):  # as they come
@@ -73,35 +73,13 @@ def output_lines(number: int, translation: Translation, num_best: int) -> list[s
     return [f"{number} ||| {each.text} ||| {each.score:.4f}" for each in (translation, *translation.others)]
 
 
-def read_lines(stream: IO[bytes], name: str) -> Iterator[str]:
-    """UTF-8 lines, ended by a line feed alone or after a carriage return; a byte order mark before them is left out.
-
-    Raises UserError naming the line.
-    """
-    for number, raw in enumerate(stream, 1):
-        if number == 1:
-            raw = raw.removeprefix(codecs.BOM_UTF8)
-        try:
-            yield raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise UserError(f"{name}, line {number}: not UTF-8 ({error.reason}); convert it first") from error
-
-
-def _file_lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open("rb") as file:
-            yield from read_lines(file, str(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot read ({error.strerror})") from error
-
-
 def _translate_all(cfg: DictConfig, run: Run, lines: Iterator[str]) -> Iterator[Translation]:
     """Blocks of lines, so that the first are out before the last are in; a person at a terminal gets each."""
     block = 1 if cfg.input is None and sys.stdin.isatty() else cfg.block_size
     settings: dict[str, Any] = dict(cfg.decoding)
     prefixes = None
     if cfg.prefixes is not None:
-        whole, prefixes = list(lines), list(_file_lines(Path(cfg.prefixes)))
+        whole, prefixes = list(lines), list(read_lines(Path(cfg.prefixes)))
         if len(prefixes) != len(whole):
             name = "standard input" if cfg.input is None else cfg.input
             raise UserError(f"{name} has {len(whole)} lines but {cfg.prefixes} has {len(prefixes)}")

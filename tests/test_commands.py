@@ -1,16 +1,17 @@
 """The scripts as a person runs them: one small training run, then every verb over its directory."""
 
-import io
 import json
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from nmt.data.readers import decoded
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
@@ -299,9 +300,7 @@ def test_translate_refuses_bad_input(run_dir, workspace):
 
 
 def test_a_byte_order_mark_is_not_translated():
-    read_lines = runpy.run_path(str(ROOT / "scripts" / "translate.py"))["read_lines"]
-    marked = io.BytesIO("\ufeffone\r\ntwo".encode())
-    assert list(read_lines(marked, "standard input")) == ["one", "two"]
+    assert list(decoded(["\ufeffone\r\n".encode(), b"two"], "standard input")) == ["one", "two"]
 
 
 def test_a_finished_run_that_has_lost_its_scores_is_scored_again_with_what_training_cost(run_dir, workspace):
@@ -315,6 +314,8 @@ def test_a_finished_run_that_has_lost_its_scores_is_scored_again_with_what_train
         assert found["training"].pop(name) == pytest.approx(expected["training"].pop(name), rel=0.5)
     assert found["training"] == expected["training"]
     assert found["bleu"] == expected["bleu"]
+    rows = [each.Reload().Scalars("test/bleu") for each in map(EventAccumulator, map(str, (copy, run_dir)))]
+    assert [(row.step, row.value) for row in rows[0]] == 2 * [(row.step, row.value) for row in rows[1]]
 
 
 def test_a_sweep_runs_what_can_be_run(workspace):

@@ -210,7 +210,7 @@ REFUSED = {
     "latin-1": ({"train.en": b"a\ncaf\xe9 b\n", "train.de": "a\nb\n"}, r"en, line 2: not UTF-8 .*0xe9 at position 4"),
     "utf-16": ({"train.jsonl": GOOD.encode("utf-16")}, r"train.jsonl is UTF-16.*iconv"),
     "utf-16 big": ({"train.jsonl": codecs.BOM_UTF16_BE + GOOD.encode("utf-16-be")}, r"is UTF-16.*iconv"),
-    "utf-16 no mark": ({"train.jsonl": GOOD.encode("utf-16-le")}, r"line 1: a NUL byte; the file must be UTF-8"),
+    "utf-16 no mark": ({"train.jsonl": GOOD.encode("utf-16-le")}, r"line 1: a NUL byte; it must be UTF-8"),
     "utf-32": ({"train.jsonl": GOOD.encode("utf-32")}, r"UTF-32"),
     "nul": ({"train.en": "a\nb\0c\n", "train.de": "a\nb\n"}, r"train.en, line 2: a NUL byte"),
     "bad json": ({"train.jsonl": GOOD + '{"en": "a", \n'}, r"train.jsonl, line 2: not JSON \(.* column \d+\)"),

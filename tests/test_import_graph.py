@@ -96,7 +96,8 @@ ALLOWED: dict[str, set[str]] = {
         *DATA,
     },
     "commands": {"ranks"},
-    "resume": set(),
+    "resume": {"settings"},
+    "settings": set(),
 }
 ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands", "launch", "resume")}
 ALLOWED["benchmark"] = {
@@ -111,7 +112,7 @@ ALLOWED["benchmark"] = {
     "module",
 }
 ALLOWED["comparison"] = set()
-ALLOWED["comparison.runs"] = {"run", "metrics"}
+ALLOWED["comparison.runs"] = {"run", "metrics", "settings", "data.readers"}
 ALLOWED["comparison.figures"] = {"comparison.runs", "metrics"}
 ALLOWED["comparison.tables"] = {"comparison.figures", "metrics"}
 SCRIPT = {name for name in ALLOWED if name} | {"run"}  # and never another script

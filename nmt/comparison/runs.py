@@ -12,8 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt import metrics
+from nmt.data.readers import read_lines
 from nmt.errors import UserError
 from nmt.run import read_whole, stored_data
+from nmt.settings import flat
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
 NOT_SETTINGS = (
@@ -63,10 +65,9 @@ class ScoredRun:
         if "decoding" in self.metrics:
             tree["decoding"] = self.metrics["decoding"]
         tree |= {key: self.metrics.get(key, usual) for key, usual in MADE_WITH.items()}
-        leaves = _leaves(tree)
         return {
-            key: value.removeprefix(run_dir)
-            for key, value in leaves.items()
+            key: str(value).removeprefix(run_dir)
+            for key, value in flat(tree).items()
             if not f"{key}.".startswith(tuple(f"{left_out}." for left_out in NOT_SETTINGS))
             and not key.endswith("cache_dir")
         }
@@ -119,9 +120,9 @@ def read_run(directory: Path, split: str) -> ScoredRun:
             raise UserError(f"{directory} has no {file.name}; {advice}")
     try:
         scores = json.loads(metrics_file.read_text("utf-8"))
-        hypotheses = read_lines(hypotheses_file)
     except ValueError as error:
-        raise UserError(f"{metrics_file} or {hypotheses_file.name} is broken ({error}); {advice}") from error
+        raise UserError(f"{metrics_file} is broken ({error}); {advice}") from error
+    hypotheses = list(read_lines(hypotheses_file))
     if not isinstance(scores, dict):
         raise UserError(f"{metrics_file} is broken (it holds no scores); {advice}")
     if scores.get("num_sentences", len(hypotheses)) != len(hypotheses):
@@ -147,17 +148,6 @@ def _read_yaml(file: Path) -> DictConfig:
     if not isinstance(config, DictConfig):
         raise UserError(f"{file} is broken: it holds no settings")
     return config
-
-
-def read_lines(file: Path) -> list[str]:
-    """A file's lines, cut at line feeds only: a sentence may hold other breaks. Raises UserError."""
-    try:
-        text = file.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UserError(f"{file}: cannot read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not UTF-8 ({error})") from error
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def read_common_text(runs: Sequence[ScoredRun], split: str) -> tuple[list[str], list[str]]:
@@ -281,14 +271,3 @@ def _describe(settings: Mapping[str, str], keys: Sequence[str]) -> str:
         value = settings.get(key, "–")
         parts.append(f"{short}={value.rpartition('.')[2] if key.endswith('_target_') else value}")
     return " ".join(parts) or (f"model={settings['model']}" if keys else "")
-
-
-def _leaves(tree: Any, prefix: str = "") -> dict[str, str]:
-    """`{"model": {"size": 4}}` as `{"model.size": "4"}`."""
-    if not isinstance(tree, dict):
-        return {prefix: str(tree)}
-    return {
-        leaf: value
-        for key, branch in tree.items()
-        for leaf, value in _leaves(branch, f"{prefix}.{key}" if prefix else str(key)).items()
-    }

@@ -4,7 +4,7 @@ import codecs
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -21,26 +21,31 @@ _UTF16_OR_32 = (
 def read_lines(path: Path) -> Iterator[str]:
     r"""The lines of a UTF-8 file, plain or .gz, without their ends: only \n and \r\n end a line."""
     with readable(path), opened(path) as handle:
-        for number, line in enumerate(handle, 1):
-            where = f"{path}, line {number}"
-            if number == 1:
-                if line.startswith(_UTF16_OR_32):
-                    raise UserError(
-                        f"{path} is UTF-16 or UTF-32: convert it to UTF-8, as by iconv -f UTF-16 -t UTF-8"
-                    )
-                line = line.removeprefix(codecs.BOM_UTF8)
-                if not line:  # nothing but a byte order mark
-                    continue
-            if b"\0" in line:
-                raise UserError(f"{where}: a NUL byte; the file must be UTF-8 text, not UTF-16 or binary")
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} of the line"
-                raise UserError(f"{where}: not UTF-8 ({byte}); convert the file to UTF-8") from error
-            if text.endswith("\n"):
-                text = text[:-1].removesuffix("\r")
-            yield text
+        yield from decoded(handle, str(path))
+
+
+def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """What `read_lines` gives, of lines of bytes that a file or a pipe called `name` holds."""
+    for number, line in enumerate(lines, 1):
+        where = f"{name}, line {number}"
+        if number == 1:
+            if line.startswith(_UTF16_OR_32):
+                raise UserError(
+                    f"{name} is UTF-16 or UTF-32: convert it to UTF-8, as by iconv -f UTF-16 -t UTF-8"
+                )
+            line = line.removeprefix(codecs.BOM_UTF8)
+            if not line:  # nothing but a byte order mark
+                continue
+        if b"\0" in line:
+            raise UserError(f"{where}: a NUL byte; it must be UTF-8 text, not UTF-16 or binary")
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} of the line"
+            raise UserError(f"{where}: not UTF-8 ({byte}); convert it to UTF-8") from error
+        if text.endswith("\n"):
+            text = text[:-1].removesuffix("\r")
+        yield text
 
 
 def digest(path: Path) -> str:
