@@ -20,7 +20,7 @@ from typing import Any
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, InstantiationException
+from hydra.errors import HydraException, InstantiationException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -152,11 +152,23 @@ def command(config_name: str) -> Callable[[Callable[[DictConfig], Any]], Callabl
         def main() -> None:
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing; `explain` prints
             with errors_in_one_line(config_name):
+                _settle_streams()
                 hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(task)()
+                sys.stdout.flush()
 
         return main
 
     return decorate
+
+
+def _settle_streams() -> None:
+    """Texts go out as UTF-8, as they come in, whatever the terminal's own encoding. Raises UserError without output."""
+    if sys.stdout is None:
+        raise UserError("standard output is closed: give it a file or a pipe")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115
 
 
 @contextmanager
@@ -262,6 +274,8 @@ def _is_required(defaults: DictConfig, key: str) -> bool:
 
 def _settle_path(cfg: DictConfig, key: str, value: Any, text: str) -> None:
     """Make what the user wrote of a number again: a path, or a list of such."""
+    if value == "":
+        raise UserError(f"{key}= is empty: give a path, or leave it out")
     if OmegaConf.is_list(value) and key in _LISTS_OF_PATHS:
         OmegaConf.update(cfg, key, [str(each) for each in value])
     elif OmegaConf.is_config(value):
@@ -302,6 +316,10 @@ def explain(error: BaseException, config_name: str) -> str:
     mandatory = re.search(r"Missing mandatory value: (\S+)", " ".join(chain))
     if mandatory:
         return f"{mandatory.group(1)} is required: give {mandatory.group(1)}=VALUE"
+    if isinstance(error, OverrideParseException) and "=" in error.override:
+        reason = " ".join(text.partition("\nSee ")[0].split())
+        hint = "quote a value with ~ = ( { , or a space in it, as in run='\"logs/lr=0.1\"'"
+        return f"{error.override} cannot be read ({reason}): {hint}, and write the folder of ~ out"
     return " ".join(text.split())
 
 

@@ -6,6 +6,7 @@ sentences serves the intervals and the paired tests of every metric here, ROUGE 
 
 import hashlib
 import json
+import os
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -212,11 +213,11 @@ def paired_tests(
 ) -> list[dict[str, dict[str, Any]]]:
     """Each system's scores, as of `score_with`, with two p-values of its difference from the first system.
 
-    p_bootstrap: paired bootstrap over `num_bootstrap` resamples (Koehn 2004). p_randomization: paired
-    approximate randomisation over `num_trials` swaps (Riezler and Maxwell 2005). Both two-sided, by sacreBLEU,
-    None for the first system and uncorrected for how many systems there are. A system that scores just as the
-    first has 1.0: no difference is as likely as can be, where sacreBLEU, which counts only greater ones, would
-    call it a sure one.
+    p_bootstrap: paired bootstrap over `num_bootstrap` resamples (Koehn 2004), by sacreBLEU. p_randomization: paired
+    approximate randomisation over `num_trials` swaps (Riezler and Maxwell 2005), with sacreBLEU's draws. Both
+    two-sided, None for the first system and uncorrected for how many systems there are. A difference as large as the
+    one observed counts against it, as in the paper: sacreBLEU counts only greater ones, and so would call it sure
+    where few sentences differ. For the same reason the bootstrap's is 1.0 for a system that scores just as the first.
     """
     for hypotheses in systems:
         _check_counts(hypotheses, references)
@@ -225,35 +226,51 @@ def paired_tests(
     named: list[tuple[str, Sequence[str]]] = [
         (str(number), list(hypotheses)) for number, hypotheses in enumerate(systems)
     ]
-    outcomes: dict[str, dict[str, Any]] = {}
-    for kind, num_samples in (("bs", num_bootstrap), ("ar", num_trials)):
-        for metric in metrics.values():
-            metric.n_bootstrap = metric.seed = None
-        signatures, table = PairedTest(
-            named, metrics, [list(references)], test_type=kind, n_samples=num_samples
-        )()
-        # sacreBLEU keys both by its own names, such as chrF2, in the order of `metrics`.
-        columns = [column for key, column in table.items() if key != "System"]
-        outcomes[kind] = dict(zip(metrics, zip(signatures.values(), columns, strict=True), strict=True))
-
-    results = []
-    for number in range(len(named)):
-        scores = {}
-        for name in metrics:
-            signature, bootstrap = outcomes["bs"][name]
-            _, randomization = outcomes["ar"][name]
-            p_values = (bootstrap[number].p_value, randomization[number].p_value)
-            if number and bootstrap[number].score == bootstrap[0].score:
-                p_values = (1.0, 1.0)
-            scores[name] = {
-                "score": float(bootstrap[number].score),
+    for metric in metrics.values():
+        metric.n_bootstrap = metric.seed = None
+    signatures, table = PairedTest(
+        named, metrics, [list(references)], test_type="bs", n_samples=num_bootstrap
+    )()
+    # sacreBLEU keys both by its own names, such as chrF2, in the order of `metrics`.
+    columns: list[Any] = [column for key, column in table.items() if key != "System"]
+    results: list[dict[str, dict[str, Any]]] = [{} for _ in systems]
+    for (name, metric), signature, bootstrap in zip(
+        metrics.items(), signatures.values(), columns, strict=True
+    ):
+        counts = [
+            np.array(metric._extract_corpus_statistics(list(each), [list(references)])) for each in systems
+        ]
+        for number, result in enumerate(bootstrap):
+            same = number > 0 and result.score == bootstrap[0].score
+            results[number][name] = {
+                "score": float(result.score),
                 "signature": str(signature),
-                "ci": float(bootstrap[number].ci),
-                "p_bootstrap": p_values[0],
-                "p_randomization": p_values[1],
+                "ci": float(result.ci),
+                "p_bootstrap": 1.0 if same else result.p_value,
+                "p_randomization": (
+                    _p_randomization(metric, counts[0], counts[number], num_trials) if number else None
+                ),
             }
-        results.append(scores)
     return results
+
+
+def _p_randomization(metric: Metric, first: np.ndarray, second: np.ndarray, num_trials: int) -> float:
+    """`(1 + #{|d_r| >= |d|}) / (1 + num_trials)`: d between two systems, d_r between two that drew lots for each
+    sentence (Riezler and Maxwell 2005, algorithm 1).
+
+    first, second [N, counts]: what the metric counts in each sentence. Rounding makes no difference smaller.
+    """
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    rng = np.random.default_rng(None if seed.lower() == "none" else int(seed))
+    swapped = rng.integers(2, size=(num_trials, len(first)), dtype=bool)
+
+    def score_of(counts: list[float]) -> float:
+        return metric._aggregate_and_compute([counts]).score
+
+    ones, others = ((swap @ first + ~swap @ second).tolist() for swap in (swapped, ~swapped))
+    differences = [abs(score_of(one) - score_of(other)) for one, other in zip(ones, others, strict=True)]
+    observed = abs(score_of(first.sum(axis=0).tolist()) - score_of(second.sum(axis=0).tolist()))
+    return (1 + int(np.sum(np.array(differences) >= observed - 1e-9))) / (1 + num_trials)
 
 
 def digest(sources: Sequence[str], references: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import lightning as L
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 
 from nmt import losses, ranks
 from nmt.data.batching import Batch
@@ -69,6 +70,7 @@ class TranslationModule(L.LightningModule):
         self._window_tokens: list[Tensor] = []  # since the last optimizer step
         self._since_log: list[LossSum] = []
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
+        self.lr = float("nan")  # of the last optimizer step
         self.logged_loss = (0, float("nan"))  # (step, loss) last logged
         self._started: float | None = None  # when the clock was last started; None while it stands
         self._seconds = 0.0  # on the clock before that, since the last logged step
@@ -120,6 +122,14 @@ class TranslationModule(L.LightningModule):
     # training
 
     def on_train_start(self) -> None:
+        """The rate of the first step is this schedule's, though a resumed run had another schedule before."""
+        for each in self.trainer.lr_scheduler_configs:
+            scheduler = each.scheduler
+            if isinstance(scheduler, LambdaLR):
+                for group, rate, factor in zip(
+                    scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
+                ):
+                    group["lr"] = rate * factor(scheduler.last_epoch)
         self._start_clock()
 
     def on_train_epoch_start(self) -> None:
@@ -142,6 +152,7 @@ class TranslationModule(L.LightningModule):
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """From the gradient of the summed loss to that of the mean over the window's tokens, all ranks'."""
+        self.lr = optimizer.param_groups[0]["lr"]
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         num_tokens = torch.stack(self._window_tokens).sum().to(gradients[0].dtype)
         self._window_tokens.clear()
@@ -168,7 +179,7 @@ class TranslationModule(L.LightningModule):
         metrics = {
             "train/loss": loss / num_tokens,
             "train/tokens_per_second": tokens_per_second,
-            "train/lr": self.trainer.optimizers[0].param_groups[0]["lr"],
+            "train/lr": self.lr,
             "train/grad_norm": float(self.grad_norm),
         }
         self.logged_loss = (step, metrics["train/loss"])

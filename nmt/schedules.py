@@ -35,7 +35,7 @@ def inverse_sqrt(optimizer: Optimizer, *, total_steps: float, warmup_steps: int)
 
 
 def cosine(optimizer: Optimizer, *, total_steps: float, warmup_steps: int) -> dict[str, Any]:
-    """Linear warm-up, then `lr * (1 + cos(pi * progress)) / 2`, reaching 0 at `total_steps`.
+    """Linear warm-up, then `lr * (1 + cos(pi * progress)) / 2`, which would be 0 in the step after `total_steps`.
 
     Loshchilov & Hutter (2017), one period. A warm-up that outlasts the run is warned of.
     """

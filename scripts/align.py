@@ -32,6 +32,10 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     if len(sources) != len(targets):
         raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
     reverse = None if cfg.reverse_run is None else Run.load(cfg.reverse_run, **weights, device=cfg.device)
+    if reverse is not None and languages(run) == languages(reverse) is not None:
+        raise UserError(
+            f"reverse_run={cfg.reverse_run} translates in the direction of {cfg.run}, not in the other"
+        )
     for directory, each in ((cfg.run, run), (cfg.reverse_run, reverse)):
         if each is not None and not each.translator.has_attention:
             raise UserError(f"{directory} has no attention: it aligns nothing")
@@ -54,6 +58,12 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     elif gold is None and not (cfg.page or cfg.heatmaps):
         print(*(f"{line}\n" for line in lines), sep="", end="")
     return None if gold is None else score(links, gold)
+
+
+def languages(run: Run) -> tuple[str, str] | None:
+    """The languages that a run was trained on, source and target; None where it does not say."""
+    src, tgt = (OmegaConf.select(run.config, f"data.{key}", default=None) for key in ("src_lang", "tgt_lang"))
+    return None if None in (src, tgt) else (str(src), str(tgt))
 
 
 def links_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> list[Links]:
@@ -151,8 +161,12 @@ def check(cfg: DictConfig) -> None:
             raise UserError(f"{key}={cfg[key]}: choose one of {', '.join(choices)}")
     if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
         raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
-    if cfg.threshold is None:
-        raise UserError("threshold=null: give a number")
+    if cfg.threshold is None or not 0 <= cfg.threshold <= 1:
+        raise UserError(
+            f"threshold={'null' if cfg.threshold is None else cfg.threshold}: give a number from 0 to 1"
+        )
+    if OmegaConf.is_list(cfg.run):
+        raise UserError("run is a list: an alignment is read from one run; give run=RUN_DIR")
     changed = [str(key) for key in cfg if cfg[key] != DEFAULTS.get(key)]
     if cfg.alignment is not None:
         given = [key for key in changed if key not in ("alignment", "gold", "flip_gold")]

@@ -134,7 +134,7 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
 def check(cfg: DictConfig) -> None:
     """Raise UserError for a number that is too small, and for settings that exclude each other."""
     for key in ("num_batches", "num_decode_batches", "decode_length", "beam_size", "repeats"):
-        if cfg[key] < 1:
+        if type(cfg[key]) is not int or cfg[key] < 1:
             raise UserError(f"{key}={cfg[key]}: give a whole number of at least 1")
     if cfg.attentions is not None and cfg.variants is not None:
         raise UserError("give attentions or variants, not both")

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands import command
 from nmt.errors import UserError
-from nmt.run import Run, instantiate, open_run, report, stored_data, write_scores
+from nmt.run import Run, check_folders, instantiate, open_run, report, stored_data, write_scores
 
 # Settings of the data that say what training makes of them
 OF_TRAINING = (
@@ -21,6 +21,7 @@ def evaluate(cfg: DictConfig) -> dict:
     """Translate the split, write metrics.json and hypotheses.txt into the run directory, print the scores."""
     if cfg.output is None and not isinstance(cfg.run, str):
         raise UserError("an ensemble has no run directory of its own: give output=DIR")
+    check_folders(cfg, folders=["output"])
     if cfg.num_bootstrap < 0:
         raise UserError(f"num_bootstrap={cfg.num_bootstrap}: give a whole number of at least 0")
     run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
@@ -41,7 +42,7 @@ def evaluate(cfg: DictConfig) -> dict:
         weights = f", mean of the last {cfg.average} checkpoints"
     if cfg.int8:
         scores["int8"] = True
-    output = Path(cfg.output or cfg.run)
+    output = Path(cfg.run if cfg.output is None else cfg.output)
     output.mkdir(parents=True, exist_ok=True)
     write_scores(output, cfg.split, scores, translations)
     print(f"{cfg.split} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{report(scores)}")
@@ -50,10 +51,15 @@ def evaluate(cfg: DictConfig) -> dict:
 
 def data_config(run: Run, chosen: DictConfig) -> DictConfig:
     """What was chosen on the command line; what was left open is as the run was trained."""
+    stored = stored_data(run.config.data)
+    turned = tuple(OmegaConf.select(stored, key, default=None) for key in ("tgt_lang", "src_lang"))
+    if (chosen.src_lang, chosen.tgt_lang) == turned != (None, None):
+        raise UserError(
+            f"data.src_lang={chosen.src_lang} data.tgt_lang={chosen.tgt_lang}: {run.directory} translates the other way"
+        )
     if chosen.reader is not None:
         return chosen
     given = {key: value for key, value in chosen.items() if value is not None}
-    stored = stored_data(run.config.data)
     for key, value in given.items():
         if key not in stored.reader:
             raise UserError(

@@ -32,6 +32,8 @@ from nmt.run import (
     check_monitors,
     check_numbers,
     check_parts,
+    check_trainer,
+    check_vocabulary,
     claimed,
     instantiate,
     load_config,
@@ -116,6 +118,7 @@ def train(
         datamodule = make_datamodule(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )
+    check_trainer(cfg.trainer, OF_EVERY_RUN)
     kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer)
     check_parts(cfg, translator, tokenizer)
@@ -173,7 +176,8 @@ def train(
         return {}
     print(summarize(trainer, module, run_dir))
     training = cost(trainer.global_step, module.train_seconds, module.train_tokens)
-    split, scores = score(cfg, run_dir, splits, device=str(module.device), training=training)
+    device = str(trainer.strategy.root_device)  # Lightning has moved the module to the CPU
+    split, scores = score(cfg, run_dir, splits, device=device, training=training)
     log_hyperparameters(trainer.loggers, resolved, split, scores, step=trainer.global_step)
     return scores
 
@@ -351,10 +355,12 @@ def main(cfg: DictConfig) -> None:
     try:
         run_dir = Path(cfg.run_dir if cfg.resume is None else cfg.resume)
         with claimed(run_dir) if rank_zero_only.rank == 0 else contextlib.nullcontext():
+            overrides = list(HydraConfig.get().overrides.task)
             if cfg.resume is None:
+                check_vocabulary(cfg, overrides)
                 train(cfg)
             else:
-                go_on(cfg, list(HydraConfig.get().overrides.task))
+                go_on(cfg, overrides)
     except Interrupted as signal:
         sys.exit(128 + signal.number)
     except WriteError as error:

@@ -426,6 +426,8 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
         (["variants={a:foo}"], r"variants={'a': 'foo'}: give settings by name"),
         (["variants={a:['beam_size=null']}"], "beam_size=null: give a whole number"),
         (["repeats=0"], "repeats=0"),
+        (["repeats=2.5"], "repeats=2.5: give a whole number"),
+        (["decode_length=long"], "decode_length=long: give a whole number"),
         (["precision=16"], "precision=16"),
         (["int8=4"], "int8=4: choose true or false"),
         (["variants={a:['beam_size=0']}"], "beam_size=0"),

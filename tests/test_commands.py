@@ -287,6 +287,7 @@ def test_a_stored_configuration_may_build_nothing_but_models_and_readers(run_dir
 
 def test_translate_refuses_bad_input(run_dir, workspace):
     refused(call("translate", f"run={run_dir}", stdin=b"fine\n\xff\xfe\n"), "line 2", "UTF-8")
+    refused(call("translate", f"run={run_dir}", stdin="fine\n".encode("utf-16-le")), "line 1", "NUL byte")
     refused(call("translate", f"run={run_dir}", "input=missing.txt"), "missing.txt")
     refused(call("translate", f"run={run_dir}", f"input={ROOT}"), str(ROOT))
     refused(call("translate", "run=5", "output=6"), "5: no such run directory")

@@ -340,6 +340,8 @@ def test_a_sweep_of_comparisons_leaves_nothing_behind(sweep):
     result = subprocess.run(command, capture_output=True, cwd=sweep.root, env=environment, check=False)
     assert result.returncode == 0, result.stderr.decode()
     assert result.stdout.count(b"test, 60 sentences") == 2
+    assert b"HYDRA" in result.stderr
+    assert b"HYDRA" not in result.stdout
     assert sorted(sweep.root.rglob("*")) == before
 
 

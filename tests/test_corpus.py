@@ -73,6 +73,14 @@ def write_hub_shards(folder, split):
         pq.write_table(table, folder / "data" / f"{split}-0000{number}-of-00002-1f2e.parquet")
 
 
+def write_a_shard_a_row(folder, split):
+    """Twelve shards with bare numbers, which do not sort as text."""
+    for number in range(12):
+        rows = ROWS[number : number + 1] if number < 5 else ROWS[5:] if number == 11 else []
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{split}-{number}-of-12.jsonl").write_text(text)
+
+
 def write_plain(folder, split):
     for column, lang in enumerate(("en", "de")):
         text = "".join(f"{pair[column]}\n" for pair in PAIRS)
@@ -98,7 +106,13 @@ def gzipped(write):
 
 
 ZIPPABLE = [write_jsonl, write_translation_jsonl, write_tsv, write_tsv_with_header, write_csv, write_plain]
-UNZIPPABLE = [write_parquet, write_translation_parquet, write_hub_shards, write_plain_crlf_without_last_end]
+UNZIPPABLE = [
+    write_parquet,
+    write_translation_parquet,
+    write_hub_shards,
+    write_a_shard_a_row,
+    write_plain_crlf_without_last_end,
+]
 WRITERS = [*ZIPPABLE, *(gzipped(write) for write in ZIPPABLE), *UNZIPPABLE]
 
 

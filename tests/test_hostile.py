@@ -29,7 +29,7 @@ from omegaconf import DictConfig, OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import nmt.run
-from nmt import metrics, plotting, resume
+from nmt import commands, metrics, plotting, resume
 from nmt.callbacks import AtomicCheckpointIO, TensorBoard
 from nmt.callbacks.writers import EventFile
 from nmt.commands import LogFile, errors_in_one_line
@@ -316,6 +316,13 @@ SETTINGS = {
     "a normaliser without weights": (["attention=none", "normalizer=sparsemax"], ["normalizer= has no effect"]),
     "a wiring of the Transformer": (["model=transformer", "wiring=conditional"], ["wiring= has no effect"]),
     "a missing tokenizer model": (["data.tokenizer.model=missing.model"], ["missing.model"]),
+    "a vocabulary beside its model": (
+        ["data.tokenizer.model=a.model", "data.tokenizer.vocab_size=300"],
+        ["data.tokenizer.vocab_size has no effect with data.tokenizer.model=a.model"],
+    ),
+    "a decoding setting there is not": (["+decoding.foo=1"], ["decoding: there is no setting foo"]),
+    "a home that no shell has spelt out": (["data.cache_dir=~/x"], ["data.cache_dir=~/x cannot be read", "quote"]),
+    "an empty path": (["data.cache_dir="], ["data.cache_dir= is empty: give a path"]),
     "three tokenizer models": (["data.tokenizer.model=[a,b,c]"], ["data.tokenizer.model", "3"]),
     "seed": (["seed=-1"], ["seed=-1: give a whole number of at least 0"]),
     "workers": (["data.num_workers=-1"], ["data.num_workers=-1"]),
@@ -323,6 +330,15 @@ SETTINGS = {
     "no rate": (["optimizer.lr=null"], ["optimizer.lr=null: give a number"]),
     "a key the optimizer has not got": (["+optimizer.foo=1"], ["optimizer: ", "'foo'"]),
     "a key the schedule has not got": (["+scheduler.foo=1"], ["scheduler: ", "'foo'"]),
+    "a check before training": (
+        ["+trainer.num_sanity_val_steps=2"],
+        ["trainer.num_sanity_val_steps=2 has no effect, it is 0 in every run"],
+    ),
+    "a logger of the trainer": (["+trainer.logger=false"], ["trainer.logger=False", "the settings of logger"]),
+    "an end of no schedule": (
+        ["scheduler=constant", "+scheduler.total_steps=10"],
+        ["scheduler.total_steps=10 has no effect without scheduler=cosine"],
+    ),
     "negative warm-up": (
         ["scheduler.warmup_steps=-10"],
         ["scheduler.warmup_steps=-10: give a whole number of at least 0"],
@@ -422,10 +438,64 @@ def cache(tmp_path_factory) -> Path:
 def test_train_refuses_settings_that_cannot_be(case, command, tmp_path, cache):
     overrides, fragments = SETTINGS[case]
     given = [each.partition("=")[0] for each in overrides]
+    if "data.tokenizer.model" in given:
+        given.append("data.tokenizer.vocab_size")
     usual = [*SMALL, *SMALL_CORPUS, f"data.cache_dir={cache}", f"hydra.run.dir={tmp_path / 'run'}"]
     ended = command("train", *(each for each in usual if each.partition("=")[0] not in given), *overrides)
     refused(ended, *fragments)
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+# What the other commands are asked of a good run, RUN, with FILE a file of theirs, and what the line says.
+REQUESTS = {
+    "scores in a file": ("evaluate", ["output=FILE"], ["output=FILE: FILE is a file, not a folder"]),
+    "scores nowhere": ("evaluate", ["output="], ["output= is empty: give a path, or leave it out"]),
+    "the other way round": (
+        "evaluate",
+        ["output=FILE.d", "data.src_lang=vi", "data.tgt_lang=en"],
+        ["data.src_lang=vi data.tgt_lang=en: RUN translates the other way"],
+    ),
+    "one file for two": ("translate", ["output=FILE", "alignments=FILE"], ["=FILE is the file of output too"]),
+    "a decoding setting there is not": ("translate", ["+decoding.foo=1"], ["there is no setting foo of decoding"]),
+    "an ensemble that aligns": ("align", ["run=[RUN,RUN]"], ["run is a list"]),
+    "twice the same direction": ("align", ["reverse_run=RUN"], ["reverse_run=RUN translates in the direction of"]),
+    "a threshold beyond all weights": (
+        "align",
+        ["method=threshold", "threshold=7"],
+        ["threshold=7: give a number from 0 to 1"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REQUESTS)
+def test_what_cannot_be_asked_of_a_run_is_refused_before_the_work(case, command, trained, tmp_path):
+    name, asked, fragments = REQUESTS[case]
+    file = tmp_path / "kept"
+    file.write_text("kept\n")
+
+    def spelt(text: str) -> str:
+        return text.replace("FILE", str(file)).replace("RUN", str(trained))
+
+    before = digests(trained)
+    ended = command(name, *over(name, trained, tmp_path / "out"), *map(spelt, asked))
+    refused(ended, *map(spelt, fragments))
+    assert "translate:" not in ended.err  # no bar: nothing was decoded
+    assert digests(trained) == before
+    assert file.read_text() == "kept\n"
+
+
+def test_text_goes_out_as_utf_8_and_only_where_there_is_an_output(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stdin", None)
+    commands._settle_streams()
+    print("giáo viên", flush=True)
+    assert stream.buffer.getvalue() == "giáo viên\n".encode()
+    assert sys.stdin.read() == ""
+    sys.stdin.close()
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(UserError, match="standard output is closed"):
+        commands._settle_streams()
 
 
 def test_data_that_name_no_text_and_pairs_too_long_for_their_positions_are_refused():
@@ -637,12 +707,11 @@ LINES = [
     b"",
     b"carriage return\r",
     b"\r",
-    b"\0",
-    b"a\0b",
     b"a\x0cb\x0bc\x1c\x1d\x1e\x85".replace(b"\x85", "\u0085".encode()),
     "a\u2028b\u2029c".encode(),
     "\u2028".encode(),
     "\u200b\ufeff\u00ad".encode(),
+    "\u200b\ufeff".encode(),
     "שלום \u202eעולם".encode(),
     ("e" + "\u0301" * 100).encode(),
     b"x" * 200,
@@ -665,7 +734,11 @@ def test_translate_never_loses_or_adds_a_line(way, command, trained, tmp_path):
     assert ended.status == 0, ended.err
     lines = out.split("\n")
     assert len(lines) == len(LINES) + 1
-    assert not any(out for line, out in zip(LINES, lines, strict=False) if not line.decode().strip())
+    assert not any(
+        out
+        for line, out in zip(LINES, lines, strict=False)
+        if not line.decode().strip(" \t\r\n\u2028\u200b\ufeff")
+    )
     assert all(len(line.splitlines()) <= 1 for line in lines)
 
 
@@ -840,12 +913,12 @@ def test_a_full_disk_leaves_no_half_cache_or_tokenizer(trained, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
-def test_standard_output_that_is_full_is_said(command, trained, monkeypatch):
+@pytest.mark.parametrize("name", ["translate", "align"])
+def test_standard_output_that_is_full_is_said(name, command, trained, monkeypatch, tmp_path):
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        refused(
-            command("translate", f"run={trained}", stdin=b"the cat sleeps .\n"), "No space left on device"
-        )
+        ended = command(name, *over(name, trained, tmp_path / "out"))
+        refused(ended, "standard output: cannot write (No space left on device)")
 
 
 @NOT_ROOT

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import random
 import re
 import subprocess
@@ -88,13 +89,13 @@ def test_a_metric_or_tokenisation_that_is_none_is_refused():
 
 @pytest.fixture(scope="module")
 def systems(corpus):
-    """Beside the corpus's own hypotheses, one a little better and one a little worse."""
+    """Beside the corpus's own hypotheses, one a little better and one a little worse, in many sentences."""
     hypotheses, references = corpus
     rng = random.Random(6)
-    better = [
-        line if rng.random() < 0.05 else other for line, other in zip(references, hypotheses, strict=True)
-    ]
-    worse = [line if rng.random() < 0.9 else line[: len(line) // 2] for line in better]
+    better, worse = (
+        [" ".join(w for w in line.split() if rng.random() < kept) for line in references]
+        for kept in (0.84, 0.78)
+    )
     return [hypotheses, better, worse]
 
 
@@ -133,8 +134,12 @@ def test_paired_tests_equal_sacrebleus_command_line(corpus, systems, tmp_path):
     np.testing.assert_allclose(own("score"), bootstrap["score"], atol=1e-6)
     np.testing.assert_allclose(own("ci"), bootstrap["ci"], atol=2e-5)  # theirs are means of float32
     np.testing.assert_allclose(own("p_bootstrap", 1), bootstrap["p"], atol=5e-5)
-    np.testing.assert_allclose(own("p_randomization", 1), randomization["p"], atol=5e-5)
-    assert len({p for row in randomization["p"] for p in row}) > 3  # or the comparison would say little
+    ours, theirs = np.array(own("p_randomization", 1)), np.array(randomization["p"])
+    np.testing.assert_allclose(ours[:, :2], theirs[:, :2], atol=5e-5)
+    assert (
+        ours[:, 2] > theirs[:, 2] - 5e-5
+    ).all()  # they leave out trials with just as many edits as observed
+    assert len({*theirs.flat}) > 3  # or the comparison would say little
 
 
 def test_a_paired_bootstrap_of_a_mean_over_sentences_is_its_definition(corpus, systems):
@@ -149,6 +154,30 @@ def test_a_paired_bootstrap_of_a_mean_over_sentences_is_its_definition(corpus, s
         resampled = np.abs(100 * right[number][rows].mean(axis=1) - 100 * right[0][rows].mean(axis=1))
         exceeding = (resampled - resampled.mean() > difference + 1e-9).sum()
         assert result[number]["exact_match"]["p_bootstrap"] == pytest.approx((exceeding + 1) / 201)
+
+
+@pytest.mark.parametrize(("num_better", "num_worse"), [(1, 0), (2, 0), (3, 1), (5, 3)])
+def test_the_randomisation_of_a_few_differing_sentences_is_the_exact_test(num_better, num_worse):
+    """Each sentence of N that differ is won by the one or the other: the two-sided sign test."""
+    references = [f"sentence {number}" for number in range(50)]
+    first, second = list(references), list(references)
+    for number in range(num_better):
+        first[number] = "wrong"
+    for number in range(num_better, num_better + num_worse):
+        second[number] = "wrong"
+    _, result = metrics.paired_tests(
+        {"exact_match": metrics.ExactMatch()}, [first, second], references, num_bootstrap=2, num_trials=4000
+    )
+    num_differing = num_better + num_worse
+    exact = (
+        sum(
+            math.comb(num_differing, won)
+            for won in range(num_differing + 1)
+            if abs(2 * won - num_differing) >= num_better - num_worse
+        )
+        / 2**num_differing
+    )
+    assert result["exact_match"]["p_randomization"] == pytest.approx(exact, abs=0.03)
 
 
 def test_systems_that_score_the_same_differ_by_chance(corpus):

@@ -69,6 +69,21 @@ def test_work_that_was_cut_off_goes_on_with_its_block(corpus, tokenizer, monkeyp
     assert list(rows["src_ids"]) == tokenizer.encode_source([src for src, _ in LINES])
 
 
+@pytest.mark.parametrize("left", [0, 0.5])
+def test_pieces_that_were_damaged_on_disk_are_made_again(left, corpus, tokenizer, tmp_path):
+    expected = pairs.encode(corpus, tokenizer)[:]
+    kept = list(tmp_path.glob("cache-*.arrow"))
+    assert kept
+    for file in kept:
+        content = file.read_bytes()
+        file.unlink()  # the tables above have the old file in memory
+        file.write_bytes(content[: int(left * len(content))])
+    assert pairs.encode(corpus, tokenizer)[:] == expected
+    again = watched(tokenizer)
+    assert pairs.encode(corpus, again)[:] == expected
+    assert not again.seen
+
+
 def test_lengths_are_those_of_the_rows(corpus, tokenizer):
     rows = pairs.encode(corpus, tokenizer)
     for some in (rows, rows.shuffle(seed=1), rows.select(range(3, 9))):

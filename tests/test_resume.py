@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import logging
+import math
 import multiprocessing
 import os
 import shutil
@@ -434,6 +435,25 @@ def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):
     assert train(long, [*constant, "trainer.max_epochs=2"]) == 0, log_of(long)
     assert_same_run(moved_to, long)
     assert not short.exists()
+
+
+def test_the_logged_rate_is_that_of_its_step_and_follows_a_new_end_from_the_first(workspace):
+    """That of a run that had come to its end was nothing."""
+    directory = workspace / "longer"
+    each_step = ["trainer.max_epochs=1", "trainer.log_every_n_steps=1", "optimizer.lr=0.002"]
+    assert train(directory, [*SMALL, *EVEN, *each_step]) == 0, log_of(directory)
+    num_steps = len(scalars(directory)["train/lr"])
+    assert go_on(directory, "trainer.max_epochs=2") == 0, log_of(directory)
+
+    def rate(step: int, total: int) -> float:
+        progress = max(0, step - 1 - 5) / (total - 5)
+        return 0.002 * min(1, step / 5) * (1 + math.cos(math.pi * progress)) / 2
+
+    rates = scalars(directory)["train/lr"]
+    assert [step for step, _ in rates] == [*range(1, len(rates) + 1)]
+    ends = [num_steps if step <= num_steps else len(rates) for step, _ in rates]
+    expected = [rate(step, end) for (step, _), end in zip(rates, ends, strict=True)]
+    assert [value for _, value in rates] == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_broken_checkpoint_is_set_aside_for_the_one_before_it(workspace, whole, caplog):

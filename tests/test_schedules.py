@@ -28,10 +28,11 @@ def test_inverse_sqrt_is_equation_3_of_vaswani_rescaled_to_peak_at_lr():
     assert max(seen) == seen[3] == 2.0
 
 
-def test_cosine_warms_up_then_falls_to_nothing_at_the_last_step():
+def test_cosine_warms_up_then_falls_to_nothing_after_the_last_step():
     seen = rates(lambda o: schedules.cosine(o, total_steps=12, warmup_steps=2), 14)
     assert seen[:2] == [1.0, 2.0]
     assert seen[7] == pytest.approx(1.0)  # half way
+    assert seen[11] == pytest.approx(1 + math.cos(math.pi * 9 / 10))  # of two at most, in the last step
     assert seen[12:] == pytest.approx([0.0, 0.0])
     assert all(a >= b for a, b in itertools.pairwise(seen[1:]))
 

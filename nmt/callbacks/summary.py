@@ -21,7 +21,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
         f"{trainer.current_epoch} epochs, {trainer.global_step:,} steps",
         f"time     {timedelta(seconds=round(seconds))} over {tokens:,} target pieces, "
         f"{tokens / max(seconds, 1e-9):,.0f} a second",
-        f"memory   {peak_memory(pl_module.device) / 2**30:.2f} GiB at most{_growth(trainer)}",
+        f"memory   {peak_memory(trainer.strategy.root_device) / 2**30:.2f} GiB at most{_growth(trainer)}",
     ]
     kept = trainer.checkpoint_callback
     if isinstance(kept, Checkpoints) and kept.best_score is not None:

@@ -1,5 +1,6 @@
 """What is done with all pairs of a corpus, a block of rows at a time: pieces, lengths, filters, a sample."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -26,23 +27,27 @@ def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> D
     """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content.
 
     With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces. Each BLOCK of pairs is kept as it is
-    done, so that work that was cut off goes on with the block that it was in. SentencePiece uses all cores.
+    done, so that work that was cut off goes on with the block that it was in; one that was damaged since is made
+    again. SentencePiece uses all cores.
     """
     blocks = []
     for start in range(0, max(1, len(dataset)), BLOCK):
         end = min(start + BLOCK, len(dataset))
         whole = f" {start:,} to {end:,} of {len(dataset):,}" if len(dataset) > BLOCK else ""
-        blocks.append(
-            dataset.select(range(start, end)).map(
-                encode_rows,
-                batched=True,
-                with_indices=True,
-                fn_kwargs={"tokenizer": tokenizer, "guided": guided, "first": start},
-                remove_columns=dataset.column_names,
-                features=features(guided),
-                desc=f"pieces of pairs{whole}",
-            )
+        make = functools.partial(
+            dataset.select(range(start, end)).map,
+            encode_rows,
+            batched=True,
+            with_indices=True,
+            fn_kwargs={"tokenizer": tokenizer, "guided": guided, "first": start},
+            remove_columns=dataset.column_names,
+            features=features(guided),
+            desc=f"pieces of pairs{whole}",
         )
+        try:
+            blocks.append(make())
+        except (pa.ArrowException, OSError):  # what is kept is damaged from outside
+            blocks.append(make(load_from_cache_file=False))
     return datasets.concatenate_datasets(blocks) if len(blocks) > 1 else blocks[0]
 
 

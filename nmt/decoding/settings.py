@@ -30,13 +30,18 @@ def search(
     no_repeat_ngram_size: int = 0,
     prefixes: Tensor | None = None,
     need_weights: bool = False,
+    **unknown: object,
 ) -> list[list[Hypothesis]]:
     """`num_best` translations of each sentence of `src` [B, S]: by beam search, or drawn where `sample` is set.
 
     A beam of one is greedy search. Drawn translations come in the order drawn, others best first. See
     `beam_search` and `sampling.sample` for what the keys mean. Raises ValueError, naming the key and its
-    value, for a setting that is out of range or cannot take effect.
+    value, for a setting that is out of range, cannot take effect or is unknown.
     """
+    if unknown:
+        raise ValueError(
+            f"there is no setting {', '.join(unknown)} of decoding; configs/decoding/ lists them"
+        )
     check_whole("num_best", num_best, 1)
     if not isinstance(sample, bool):
         raise ValueError(f"sample must be true or false, got {sample!r}")

@@ -16,7 +16,14 @@ from nmt.run.building import (
     read_whole,
     stored_data,
 )
-from nmt.run.checks import check_lengths, check_monitors, check_numbers, check_parts
+from nmt.run.checks import (
+    check_lengths,
+    check_monitors,
+    check_numbers,
+    check_parts,
+    check_trainer,
+    check_vocabulary,
+)
 from nmt.run.directory import Run, open_run
 from nmt.run.files import (
     check_folders,
@@ -41,6 +48,8 @@ __all__ = [
     "check_monitors",
     "check_numbers",
     "check_parts",
+    "check_trainer",
+    "check_vocabulary",
     "checkpoint_file",
     "claimed",
     "instantiate",

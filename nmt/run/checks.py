@@ -1,6 +1,7 @@
 """What ends a training run before its work: settings that cannot be, or would fail in the middle of it."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import hydra
@@ -33,6 +34,14 @@ NUMBERS = {
     "callbacks.alignments.num_sentences": (0, False),
     "callbacks.score.num_samples": (0, False),
 }
+# What Lightning's trainer takes too, and which settings say it here
+ELSEWHERE = {
+    "logger": "the settings of logger",
+    "callbacks": "the settings of callbacks",
+    "plugins": "trainer.strategy and trainer.precision",
+    "default_root_dir": "log_dir and run_dir",
+}
+OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "max_pairs")
 WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
 
 
@@ -53,6 +62,26 @@ def check_numbers(cfg: DictConfig) -> None:
                 f"{key}={'null' if value is None else value}: give a {'whole ' if whole else ''}number {wanted}"
                 f"{', or null' if or_null else ''}"
             )
+
+
+def check_trainer(trainer: DictConfig, fixed: dict[str, Any]) -> None:
+    """Raise UserError for a setting of the trainer that is `fixed` to another value, or is another group's to make."""
+    for key in (*fixed, *ELSEWHERE):
+        if key in trainer and trainer[key] != fixed.get(key):
+            why = (
+                f"it is {fixed[key]} in every run" if key in fixed else f"it is {ELSEWHERE[key]} that say it"
+            )
+            raise UserError(f"trainer.{key}={trainer[key]} has no effect, {why}: leave it out")
+
+
+def check_vocabulary(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise UserError for an override that says how to learn a vocabulary, where one is given."""
+    model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
+    if model is None:
+        return
+    for key in (override.lstrip("+").partition("=")[0] for override in overrides):
+        if key in (f"data.tokenizer.{name}" for name in OF_A_VOCABULARY):
+            raise UserError(f"{key} has no effect with data.tokenizer.model={model}: leave it out")
 
 
 def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, has_gold: bool) -> None:
@@ -98,10 +127,15 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
         optimizer = hydra.utils.instantiate(cfg.optimizer)(translator.parameters())
     except (TypeError, ValueError) as error:
         raise UserError(f"optimizer: {error}") from error
+    total_steps = cfg.scheduler.get("total_steps")
+    if total_steps is not None and cfg.scheduler._target_ != "nmt.schedules.cosine":
+        raise UserError(
+            f"scheduler.total_steps={total_steps} has no effect without scheduler=cosine: leave it out"
+        )
     try:  # how many steps there are is not known yet
         hydra.utils.instantiate(cfg.scheduler)(
             optimizer,
-            **({} if cfg.scheduler.get("total_steps") is not None else {"total_steps": sys.maxsize}),
+            **({} if total_steps is not None else {"total_steps": sys.maxsize}),
         )
     except TypeError as error:
         raise UserError(f"scheduler: {error}") from error

@@ -129,20 +129,16 @@ class Run:
         together.
         """
         lines = list(lines)
+        ids = self.tokenizer.encode_source(lines)
         if prefixes is not None:
             if len(prefixes) != len(lines):
                 raise UserError(f"{len(lines)} lines to translate but {len(prefixes)} prefixes")
-            for number, (line, prefix) in enumerate(zip(lines, prefixes, strict=True), first_line):
-                if prefix.strip() and not line.strip():
+            for number, (own, prefix) in enumerate(zip(ids, prefixes, strict=True), first_line):
+                if prefix.strip() and _is_empty(own):
                     raise UserError(
                         f"line {number} is empty, and so is its translation, which cannot begin with {prefix!r}"
                     )
-        ids = self.tokenizer.encode_source(lines)
-        cut = {
-            row: self._parts(lines[row])
-            for row, own in enumerate(ids)
-            if len(own) > self._most_pieces and lines[row].strip()
-        }
+        cut = {row: self._parts(lines[row]) for row, own in enumerate(ids) if len(own) > self._most_pieces}
         settings = {
             "num_best": num_best,
             "max_tokens": max_tokens,
@@ -170,7 +166,7 @@ class Run:
         begun = None if prefixes is None else [row[:-1] for row in self.tokenizer.encode_target(prefixes)]
         results = [Translation(line, "") for line in lines]
         batches = _batches_by_length(
-            {row: len(ids[row]) for row, line in enumerate(lines) if line.strip()}, max_tokens
+            {row: len(own) for row, own in enumerate(ids) if not _is_empty(own)}, max_tokens
         )
         with tqdm(total=len(lines), desc="translate", unit="lines", disable=not show_progress) as bar:
             for rows in batches:
@@ -417,6 +413,11 @@ def open_run(paths: Any, **how: Any) -> Run:
     if OmegaConf.is_list(paths) or isinstance(paths, list | tuple):
         return Run.load_ensemble(list(paths), **how)
     return Run.load(paths, **how)
+
+
+def _is_empty(ids: Sequence[int]) -> bool:
+    """Whether a line has no piece but the end of sentence: nothing stands in it, or what SentencePiece leaves out."""
+    return len(ids) <= 1
 
 
 def _batches_by_length(lengths: dict[int, int], max_tokens: int) -> list[list[int]]:

@@ -146,8 +146,15 @@ def check_folders(
 ) -> None:
     """Raise UserError where what a key names could not be written: one of `files`, whose folder must be there, one of
     those `made` with their folders, or one of the `folders` themselves."""
+    taken: dict[Path, str] = {}
     for key in (key for key in (*files, *made, *folders) if config[key] is not None):
         path = Path(config[key])
+        if (
+            key not in folders
+            and not _is_stream(path)
+            and (other := taken.setdefault(path.resolve(), key)) != key
+        ):
+            raise UserError(f"{key}={path} is the file of {other} too: give each its own")
         above = path if key in folders else path.parent
         if key in files and not above.is_dir():
             raise UserError(f"{key}={path}: there is no folder {above}")

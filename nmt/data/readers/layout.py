@@ -121,6 +121,7 @@ def _shards(directory: Path, alias: str) -> list[Files]:
         matches = [(path, re.fullmatch(re.escape(alias) + _SHARD, path.name)) for path in entries]
         for ending in sorted({match[3] for _, match in matches if match}):
             shards = [(path, int(m[1]), int(m[2])) for path, m in matches if m and m[3] == ending]
+            shards.sort(key=lambda shard: shard[1])  # whether their numbers are padded or not
             if [number for _, number, _ in shards] != list(range(shards[0][2])):
                 names = some([path.name for path, _, _ in shards])
                 raise UserError(f"{folder} should hold {shards[0][2]} shards of {alias}, but has {names}")
