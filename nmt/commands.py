@@ -313,6 +313,13 @@ def explain(error: BaseException, config_name: str) -> str:
     if missing_option:
         name, group, options = missing_option.groups()
         return f"no such choice '{name}'; {group} is one of: {', '.join(sorted(options.split()))}"
+    reference = re.search(r"Interpolation key '([^']+)' not found\s+full_key: (\S+)", text)
+    if reference:
+        wanted, key = reference.groups()
+        return (
+            f"{key} takes its value from {wanted}, which what else is chosen has not got: the choice of "
+            f"{_group_of(key)} does not go with it; leave it out, or give {key}=VALUE"
+        )
     mandatory = re.search(r"Missing mandatory value: (\S+)", " ".join(chain))
     if mandatory:
         return f"{mandatory.group(1)} is required: give {mandatory.group(1)}=VALUE"
@@ -321,6 +328,12 @@ def explain(error: BaseException, config_name: str) -> str:
         hint = "quote a value with ~ = ( { , or a space in it, as in run='\"logs/lr=0.1\"'"
         return f"{error.override} cannot be read ({reason}): {hint}, and write the folder of ~ out"
     return " ".join(text.split())
+
+
+def _group_of(key: str) -> str:
+    """The config group that a key's node is a choice of: model.attention.size is of attention."""
+    names = key.split(".")[:-1]
+    return next((name for name in reversed(names) if (CONFIGS / name).is_dir()), names[0] if names else key)
 
 
 def _not_a_choice(given: str) -> str:

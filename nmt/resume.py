@@ -34,8 +34,10 @@ CHANGEABLE = (
     "decoding.*",
     "logger.*",
     "metrics.*",
+    "trainer.accelerator",
     "trainer.devices",  # the number of processes stays the same: loading the checkpoint refuses another
     "trainer.enable_progress_bar",
+    "trainer.log_every_n_steps",
     "trainer.max_epochs",
     "trainer.max_steps",
     "trainer.max_time",

@@ -33,7 +33,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         runs, references, metrics, num_bootstrap=cfg.num_bootstrap, num_trials=cfg.num_trials
     )
     result: dict[str, Any] = {"split": cfg.split, "num_sentences": len(references), "runs": rows}
-    sections = [tables.score_table(rows, list(metrics)), tables.NOTE]
+    sections = [tables.score_table(rows, list(metrics)), tables.NOTE, tables.signature_list(rows)]
     averaged = [*metrics, "aer"]
     if averages := figures.average_over_seeds(runs, rows, averaged):
         result["seeds"] = averages
@@ -65,7 +65,7 @@ def write(output: Path, report: str, result: dict[str, Any], runs: Sequence[Scor
     if drawn := {label: curve for label, curve in curves.items() if curve is not None}:
         plots["learning_curves"] = plotting.learning_curves(drawn, ylabel="val/bleu")
     sections = [f"# {result['split']}, {result['num_sentences']} sentences", report]
-    sections += [tables.signature_list(rows), *(f"![{name}]({name}.png)" for name in plots)]
+    sections += [f"![{name}]({name}.png)" for name in plots]
     try:
         output.mkdir(parents=True, exist_ok=True)
         for name, figure in plots.items():

@@ -42,6 +42,10 @@ def evaluate(cfg: DictConfig) -> dict:
         weights = f", mean of the last {cfg.average} checkpoints"
     if cfg.int8:
         scores["int8"] = True
+    if not isinstance(cfg.run, str):
+        scores["ensemble"] = [str(Path(each).resolve()) for each in cfg.run]
+    elif cfg.output is not None:
+        scores["run"] = str(Path(cfg.run).resolve())
     output = Path(cfg.run if cfg.output is None else cfg.output)
     output.mkdir(parents=True, exist_ok=True)
     write_scores(output, cfg.split, scores, translations)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import signal
 import sys
 import time
 import warnings
@@ -339,9 +340,14 @@ def for_hydra(arguments: list[str]) -> list[str]:
     if not given or given[-1] in ("resume=", "resume=null"):
         return arguments
     directory = given[-1].removeprefix("resume=")
+    if {"-m", "--multirun"} & set(arguments):
+        raise UserError(f"resume={directory}: one run is gone on with at a time, without -m")
     config = Path(directory.strip("'\"")) / "config.yaml"
     if not config.is_file():  # before Hydra makes the directory
-        raise UserError(f"{config.parent} is no run to go on with: it has no config.yaml")
+        ended = (
+            "; it ended before it was trained: start it anew" if (config.parent / ".hydra").is_dir() else ""
+        )
+        raise UserError(f"{config.parent} is no run to go on with: it has no config.yaml{ended}")
     forced = [
         f"++{each}" if "." in each.split("=")[0] and each[0].isalpha() and "=" in each else each
         for each in arguments
@@ -352,8 +358,8 @@ def for_hydra(arguments: list[str]) -> list[str]:
 @command("train")
 def main(cfg: DictConfig) -> None:
     quieten()
+    run_dir = Path(cfg.run_dir if cfg.resume is None else cfg.resume)
     try:
-        run_dir = Path(cfg.run_dir if cfg.resume is None else cfg.resume)
         with claimed(run_dir) if rank_zero_only.rank == 0 else contextlib.nullcontext():
             overrides = list(HydraConfig.get().overrides.task)
             if cfg.resume is None:
@@ -361,8 +367,10 @@ def main(cfg: DictConfig) -> None:
                 train(cfg)
             else:
                 go_on(cfg, overrides)
-    except Interrupted as signal:
-        sys.exit(128 + signal.number)
+    except (Interrupted, KeyboardInterrupt) as ended:
+        if rank_zero_only.rank == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
+            print(f"train.py: interrupted: go on with resume={run_dir}", file=sys.stderr)
+        sys.exit(128 + (ended.number if isinstance(ended, Interrupted) else signal.SIGINT))
     except WriteError as error:
         if any(Path(cfg.run_dir).glob("checkpoints/*.ckpt")):
             raise UserError(f"{error}, then go on with resume={cfg.run_dir}") from error

@@ -68,14 +68,14 @@ def run_dir(workspace) -> Path:
 
 
 def test_the_end_says_what_was_trained_how_long_how_well_and_where_it_is(run_dir, workspace):
-    said = (workspace / "said").read_text("utf-8")
+    said, place = (workspace / "said").read_text("utf-8"), re.escape(str(run_dir))
     for pattern in (
         r"trained  GRUTranslator, [\d,]{5,} parameters: 2 epochs, \d+ steps",
         r"time     0:\d\d:\d\d over [\d,]+ target pieces, [\d,]+ a second",
         r"memory   \d\.\d\d GiB at most; this process held \d+ MiB at the first validation and \d+ MiB at the last",
         r"scores   val/bleu \d+\.\d\d at step \d+ \(best\), \d+\.\d\d \(last\)",
-        rf"run      {re.escape(str(run_dir))}: checkpoints/, and tensorboard --logdir {re.escape(str(run_dir))}",
-        rf"test of {re.escape(str(run_dir))}",
+        rf"run      {place}: checkpoints/, and tensorboard --samples_per_plugin images=200 --logdir {place}",
+        rf"test of {place}",
     ):
         assert re.search(pattern, said), (pattern, said)
 

@@ -326,6 +326,41 @@ def test_runs_are_found_once_each_in_the_order_given(sweep, monkeypatch):
         find_runs([])
 
 
+def elsewhere(sweep: Sweep, name: str, **scores) -> Path:
+    """Scores as evaluate.py's `output` leaves them: without a configuration."""
+    directory = sweep.write(name, extra=scores)
+    (directory / "config.yaml").unlink()
+    return directory
+
+
+def test_scores_that_stand_apart_from_their_runs_are_compared_too(sweep, capsys):
+    """Those of one run decoded otherwise, and those of an ensemble."""
+    runs = [sweep.write("a"), sweep.write("b", attention="AdditiveAttention")]
+    greedy = elsewhere(sweep, "greedy", run=str(runs[0]), decoding={"beam_size": 1})
+    both = elsewhere(sweep, "both", ensemble=[str(run) for run in runs])
+    rows = compare(f"runs=[{runs[0]},{greedy},{both}]")["runs"]
+    assert [row["directory"] for row in rows] == [str(runs[0]), str(greedy), str(both)]
+    assert "beam_size=1" in rows[1]["run"]
+    assert "ensemble=a+b" in rows[2]["run"]
+    assert rows[2]["bleu_p_bootstrap"] <= 1
+    said = capsys.readouterr().out
+    assert f"- BLEU: `{rows[0]['bleu_signature']}`" in said
+    (runs[0] / "config.yaml").unlink()
+    with pytest.raises(UserError, match=rf"{greedy} has no config.yaml, and the run .* {runs[0]}; score it"):
+        compare(f"runs=[{runs[1]},{greedy}]")
+
+
+def test_scores_by_another_signature_are_named(sweep, caplog):
+    directory = sweep.write("a")
+    file = directory / "metrics.json"
+    scores = json.loads(file.read_text("utf-8"))
+    scores["bleu"] = {"score": 99.0, "signature": scores["bleu"]["signature"].replace("mixed", "lc")}
+    file.write_text(json.dumps(scores), "utf-8")
+    compare(f"runs={directory}")
+    [warning] = caplog.messages
+    assert warning.startswith(f"{directory} is scored anew: its metrics.json has bleu 99.00, nrefs:1|case:lc")
+
+
 def test_a_sweep_of_comparisons_leaves_nothing_behind(sweep):
     sweep.write("a")
     before = sorted(sweep.root.rglob("*"))

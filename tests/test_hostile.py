@@ -446,6 +446,14 @@ def test_train_refuses_settings_that_cannot_be(case, command, tmp_path, cache):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+def test_a_choice_that_takes_its_size_from_another_model_is_refused(command, tmp_path, cache):
+    usual = [*SMALL_CORPUS, f"data.cache_dir={cache}", f"hydra.run.dir={tmp_path / 'run'}"]
+    refused(
+        command("train", *usual, "model=transformer", "attention=bahdanau"),
+        "takes its value from model.hidden_size, which what else is chosen has not got: the choice of attention does",
+    )
+
+
 # What the other commands are asked of a good run, RUN, with FILE a file of theirs, and what the line says.
 REQUESTS = {
     "scores in a file": ("evaluate", ["output=FILE"], ["output=FILE: FILE is a file, not a folder"]),
@@ -980,8 +988,10 @@ def test_held_out_pairs_inside_training_are_counted():
     def rows(*pairs):
         return Dataset.from_dict({"src": [src for src, _ in pairs], "tgt": [tgt for _, tgt in pairs]})
 
-    train = rows(("a", "b"), ("c", "d"), ("c", "d"), ("e f", "g"))
-    held_out = rows(("a", "b"), ("c", "other"), ("c", "d"), ("c", "d"), ("e", "f g"), ("b", "a"))
+    train = rows(("a", "b"), ("c", "d"), ("c", "d"), ("e f", "g"), ("", ""), (" ", "x"))
+    held_out = rows(
+        *(("a", "b"), ("c", "other"), ("c", "d"), ("c", "d"), ("e", "f g"), ("b", "a"), ("", ""), (" ", "x"))
+    )
     assert count_shared(held_out, train) == 3
     assert count_shared(held_out.select([4, 1]), train) == 0
     assert count_shared(held_out.select([0]), train.select([1, 2])) == 0

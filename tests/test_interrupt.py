@@ -33,6 +33,7 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     text = (tmp_path / "log").read_text()
     found = re.search(r"interrupted at step (\d+): saved", text)
     assert found, text
+    assert f"train.py: interrupted: go on with resume={directory}\n" in text
     step = int(found.group(1))
     stop = [f"trainer.max_steps={step + 3}", "decoding.beam_size=1"]
     refused(

@@ -626,6 +626,16 @@ def test_a_stored_configuration_writes_nowhere_but_in_its_run_directory(name, va
     resume.check_places({section: inner}, Path("/a/run"), [name])
 
 
+def test_what_is_no_run_to_go_on_with_is_said(tmp_path):
+    for_hydra = train_script.for_hydra
+    (tmp_path / ".hydra").mkdir()
+    with pytest.raises(UserError, match=r"no config.yaml; it ended before it was trained: start it anew"):
+        for_hydra([f"resume={tmp_path}"])
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(UserError, match=r"one run is gone on with at a time, without -m"):
+        for_hydra(["-m", f"resume={tmp_path},b"])
+
+
 def test_hydra_is_told_of_the_runs_own_directory_and_keys(tmp_path):
     (tmp_path / "config.yaml").write_text("")
     given = [f"resume={tmp_path}", "data.path=x", "decoding=greedy", "~callbacks.early_stopping"]

@@ -18,7 +18,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
     seconds, tokens = pl_module.train_seconds, pl_module.train_tokens
     lines = [
         f"trained  {type(pl_module.translator).__name__}, {num_parameters:,} parameters: "
-        f"{trainer.current_epoch} epochs, {trainer.global_step:,} steps",
+        f"{_counted(trainer.current_epoch, 'epoch')}, {_counted(trainer.global_step, 'step')}",
         f"time     {timedelta(seconds=round(seconds))} over {tokens:,} target pieces, "
         f"{tokens / max(seconds, 1e-9):,.0f} a second",
         f"memory   {peak_memory(trainer.strategy.root_device) / 2**30:.2f} GiB at most{_growth(trainer)}",
@@ -29,8 +29,13 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
             f"scores   {kept.monitor} {kept.best_score:.2f} at step {kept.best_step:,} (best), "
             f"{kept.last_score:.2f} (last)"
         )
-    lines.append(f"run      {run_dir}: checkpoints/, and tensorboard --logdir {run_dir}")
+    watch = f"tensorboard --samples_per_plugin images=200 --logdir {run_dir}"
+    lines.append(f"run      {run_dir}: checkpoints/, and {watch}")
     return "\n".join(lines)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def peak_memory(device: torch.device) -> int:

@@ -75,7 +75,13 @@ def _figures_of(run: ScoredRun, scores: Mapping[str, Mapping[str, Any]]) -> Row:
 def _check_stored_score(run: ScoredRun, name: str, result: Mapping[str, Any]) -> None:
     """Refuse hypotheses that were changed after they were scored, or references they were not scored against."""
     stored = run.metrics.get(name)
-    if stored is None or _settings(stored["signature"]) != _settings(result["signature"]):
+    if stored is None:
+        return
+    if _settings(stored["signature"]) != _settings(result["signature"]):
+        log.warning(
+            "%s is scored anew: its metrics.json has %s %.2f, %s",
+            *(run.directory, name, stored["score"], stored["signature"]),
+        )
         return
     if abs(stored["score"] - result["score"]) > 1e-6:
         raise UserError(

@@ -28,6 +28,7 @@ NOT_SETTINGS = (
     "choices",
     "trainer.enable_progress_bar",
 )
+SCORES = ("metrics.json", "metrics_val.json", "metrics_train.json")
 # What metrics.json says of how the hypotheses were made, and what it was where it says nothing.
 MADE_WITH = {"checkpoint": "best", "average": None, "int8": False}
 # Groups whose choice says what a run is; the others, such as an experiment, only say how it was asked for.
@@ -65,6 +66,8 @@ class ScoredRun:
         if "decoding" in self.metrics:
             tree["decoding"] = self.metrics["decoding"]
         tree |= {key: self.metrics.get(key, usual) for key, usual in MADE_WITH.items()}
+        if members := self.metrics.get("ensemble"):
+            tree["ensemble"] = "+".join(Path(each).name for each in members)
         return {
             key: str(value).removeprefix(run_dir)
             for key, value in flat(tree).items()
@@ -100,7 +103,7 @@ def find_runs(runs: str | Sequence[str]) -> list[Path]:
 
 
 def _runs_under(directory: Path) -> list[Path]:
-    if (directory / "config.yaml").is_file():
+    if any((directory / name).is_file() for name in ("config.yaml", *SCORES)):
         return [directory]
     configs = sorted(directory.rglob("config.yaml"))
     return [
@@ -130,7 +133,7 @@ def read_run(directory: Path, split: str) -> ScoredRun:
             f"{hypotheses_file} has {len(hypotheses)} lines but {metrics_file.name} is of"
             f" {scores['num_sentences']} sentences; {advice}"
         )
-    config = _read_yaml(directory / "config.yaml")
+    config = _read_yaml(_trained_in(directory, scores) / "config.yaml")
     stored = config.get("choices") or {}  # an earlier run says "None" of a group without a choice
     choices = {str(group): str(option) for group, option in stored.items() if str(option) != "None"}
     if not choices and (directory / ".hydra" / "hydra.yaml").is_file():
@@ -138,6 +141,22 @@ def read_run(directory: Path, split: str) -> ScoredRun:
         chosen = OmegaConf.select(hydra, "hydra.runtime.choices") or {}
         choices = {str(group).partition("@")[0]: str(option) for group, option in chosen.items()}
     return ScoredRun(directory, config, choices, scores, hypotheses)
+
+
+def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
+    """The run directory that scores are of: they may stand elsewhere (evaluate.py's `output`), an ensemble's do.
+
+    Of an ensemble it is the first run's. Raises UserError where it is gone.
+    """
+    if (directory / "config.yaml").is_file():
+        return directory
+    made_by = scores.get("ensemble") or [scores.get("run")]
+    if isinstance(made_by[0], str) and (Path(made_by[0]) / "config.yaml").is_file():
+        return Path(made_by[0])
+    raise UserError(
+        f"{directory} has no config.yaml, and the run that it scores is not to be found: {made_by[0]}; "
+        "score it again with: python scripts/evaluate.py run=RUN_DIR output=DIR"
+    )
 
 
 def _read_yaml(file: Path) -> DictConfig:

@@ -164,12 +164,12 @@ def texts(dataset: Dataset, column: str) -> Iterator[str]:
 
 
 def count_shared(held_out: Dataset, train: Dataset) -> int:
-    """How many rows of `held_out` stand in `train` too, with the same text on both sides."""
+    """How many rows of `held_out` stand in `train` too, with the same text on both sides; empty ones do not count."""
     rows = pa.chunked_array(_joined(held_out), pa.large_string())
     found: set[str] = set()
     for chunk in _joined(train):  # one at a time: all training text would not fit in memory
         found.update(chunk.filter(pc.is_in(chunk, value_set=rows)).to_pylist())
-    return sum(row in found for row in rows.to_pylist())
+    return sum(row in found for row in rows.to_pylist() if all(map(str.strip, row.split("\0"))))
 
 
 def _joined(dataset: Dataset) -> Iterator[pa.Array]:
