@@ -6,6 +6,9 @@ from pathlib import Path
 
 import hydra
 import pytest
+import torch
+
+from nmt.masks import masked_softmax
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text("utf-8")
@@ -39,3 +42,15 @@ def test_every_make_target_exists(target):
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:nmt|scripts|configs|data)/[\w/.]*)`", TEXT))))
 def test_every_path_exists(path):
     assert (ROOT / path).exists()
+
+
+def test_the_example_of_a_new_mechanism_is_one():
+    [code] = [block for block in re.findall(r"```python\n(.*?)```", TEXT, re.S) if "Attention" in block]
+    names: dict = {}
+    exec(code, names)
+    attention = names["CosineAttention"](query_size=3, key_size=3, temperature=0.1, normalizer=masked_softmax)
+    query, states = torch.randn(2, 4, 3), torch.randn(2, 5, 3)
+    real = torch.ones(2, 5, dtype=torch.bool)
+    attended = attention(query, states, states, real, positions=torch.arange(4).expand(2, 4), past=None)
+    cosines = torch.nn.functional.cosine_similarity(query[:, :, None], states[:, None], dim=-1)
+    torch.testing.assert_close(attended.weights, (cosines / 0.1).softmax(dim=-1))
