@@ -166,7 +166,7 @@ def _settle_streams() -> None:
     if sys.stdout is None:
         raise UserError("standard output is closed: give it a file or a pipe")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115
 
@@ -185,7 +185,8 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
         if not _can_be_mended(error) or os.environ.get("NMT_TRACEBACK"):
             raise
         try:
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except OSError as fault:  # Python would try again as it exits
             _drop_output()
             if isinstance(error, OSError) and error.filename is None:
@@ -230,6 +231,8 @@ def settle(cfg: DictConfig, config_name: str, overrides: Sequence[str]) -> None:
     defaults = _compose(config_name, choices)
     for key, text in values.items():
         value = OmegaConf.select(cfg, key, throw_on_missing=False)
+        if value == "" and _is_required(defaults, key):
+            raise UserError(f"{key} is required: give {key}=VALUE")
         if key in _PATHS and value is not None:
             _settle_path(cfg, key, value, text)
             continue
@@ -274,8 +277,8 @@ def _is_required(defaults: DictConfig, key: str) -> bool:
 
 def _settle_path(cfg: DictConfig, key: str, value: Any, text: str) -> None:
     """Make what the user wrote of a number again: a path, or a list of such."""
-    if value == "":
-        raise UserError(f"{key}= is empty: give a path, or leave it out")
+    if "" in (value if OmegaConf.is_list(value) else [value]):
+        raise UserError(f"{key}={text} is empty: give a path, or leave it out")
     if OmegaConf.is_list(value) and key in _LISTS_OF_PATHS:
         OmegaConf.update(cfg, key, [str(each) for each in value])
     elif OmegaConf.is_config(value):

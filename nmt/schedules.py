@@ -42,7 +42,7 @@ def cosine(optimizer: Optimizer, *, total_steps: float, warmup_steps: int) -> di
     _check_whole("warmup_steps", warmup_steps, 0)
     if total_steps == float("inf"):
         raise UserError(
-            "scheduler=cosine falls to nothing at the run's last step, which is not known: give trainer.max_epochs, "
+            "scheduler=cosine falls to nothing after the run's last step, which is not known: give trainer.max_epochs, "
             "trainer.max_steps or scheduler.total_steps, or scheduler=constant"
         )
     _check_whole("total_steps", total_steps, 1)

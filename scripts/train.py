@@ -81,6 +81,7 @@ def train(
     """
     started = time.perf_counter()
     check_numbers(cfg)
+    check_trainer(cfg.trainer, OF_EVERY_RUN)
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     if checkpoint is None and rank_zero_only.rank == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
@@ -119,7 +120,6 @@ def train(
         datamodule = make_datamodule(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )
-    check_trainer(cfg.trainer, OF_EVERY_RUN)
     kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer)
     check_parts(cfg, translator, tokenizer)

@@ -346,7 +346,9 @@ def test_scores_that_stand_apart_from_their_runs_are_compared_too(sweep, capsys)
     said = capsys.readouterr().out
     assert f"- BLEU: `{rows[0]['bleu_signature']}`" in said
     (runs[0] / "config.yaml").unlink()
-    with pytest.raises(UserError, match=rf"{greedy} has no config.yaml, and the run .* {runs[0]}; score it"):
+    with pytest.raises(
+        UserError, match=rf"{greedy} has no config.yaml, and {runs[0]} is no run; .* output={greedy}"
+    ):
         compare(f"runs=[{runs[1]},{greedy}]")
 
 
@@ -423,7 +425,7 @@ def test_references_from_a_file_stand_in_for_data_that_are_gone(sweep):
     lines = (sweep.root / "moved" / "test.en").read_text("utf-8").splitlines()
     of_windows.write_bytes("\r\n".join(lines).encode("utf-8-sig"))
     assert compare(f"runs={sweep.root}/runs", f"refs={of_windows}")["runs"] == expected
-    with pytest.raises(UserError, match=r"runs/a: metrics.json says bleu .* score it again"):
+    with pytest.raises(UserError, match=r"runs/a: metrics.json says bleu .* score it with"):
         compare(f"runs={sweep.root}/runs", f"refs={sweep.root}/moved/test.de")
 
 

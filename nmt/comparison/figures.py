@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import metrics
-from nmt.comparison.runs import ScoredRun, groups_but_for_seed, label_experiments, label_runs
+from nmt.comparison.runs import ScoredRun, groups_but_for_seed, how_to_score, label_experiments, label_runs
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def compare(
         except (AttributeError, KeyError, TypeError) as error:
             raise UserError(
                 f"{run.directory}: its metrics.json is broken ({type(error).__name__}: {error});"
-                f" score it again: python scripts/evaluate.py run={run.directory}"
+                f" {how_to_score(run.directory)}"
             ) from error
     return rows
 
@@ -86,8 +86,7 @@ def _check_stored_score(run: ScoredRun, name: str, result: Mapping[str, Any]) ->
     if abs(stored["score"] - result["score"]) > 1e-6:
         raise UserError(
             f"{run.directory}: metrics.json says {name} {stored['score']:.2f} but its hypotheses score"
-            f" {result['score']:.2f} against these references; score it again:"
-            f" python scripts/evaluate.py run={run.directory}"
+            f" {result['score']:.2f} against these references; {how_to_score(run.directory)}"
         )
 
 

@@ -94,7 +94,9 @@ def find_runs(runs: str | Sequence[str]) -> list[Path]:
             raise UserError(f"runs: {pattern}: no such run directory")
         under = [run for directory in directories for run in _runs_under(directory)]
         if not under:
-            raise UserError(f"runs: {pattern}: no run directory there (one with a config.yaml)")
+            raise UserError(
+                f"runs: {pattern}: no run directory there (one with a config.yaml; name evaluate.py's output= itself)"
+            )
         for run in under:
             found.setdefault(run.resolve(), run)
     if not found:
@@ -105,16 +107,14 @@ def find_runs(runs: str | Sequence[str]) -> list[Path]:
 def _runs_under(directory: Path) -> list[Path]:
     if any((directory / name).is_file() for name in ("config.yaml", *SCORES)):
         return [directory]
-    configs = sorted(directory.rglob("config.yaml"))
-    return [
-        file.parent for file in configs if file.parent.name != ".hydra"
-    ]  # Hydra keeps one of that name too
+    folders = sorted(file.parent for file in directory.rglob("config.yaml"))
+    return [each for each in folders if each.name != ".hydra"]  # Hydra keeps a config.yaml too
 
 
 def read_run(directory: Path, split: str) -> ScoredRun:
     """Read what training and evaluation left in a run directory. Raises UserError saying what lacks and what to do."""
     suffix = "" if split == "test" else f"_{split}"
-    advice = f"score it with: python scripts/evaluate.py run={directory} split={split}"
+    advice = f"{how_to_score(directory)} split={split}"
     metrics_file, hypotheses_file = (
         directory / name for name in (f"metrics{suffix}.json", f"hypotheses{suffix}.txt")
     )
@@ -133,11 +133,12 @@ def read_run(directory: Path, split: str) -> ScoredRun:
             f"{hypotheses_file} has {len(hypotheses)} lines but {metrics_file.name} is of"
             f" {scores['num_sentences']} sentences; {advice}"
         )
-    config = _read_yaml(_trained_in(directory, scores) / "config.yaml")
+    trained_in = _trained_in(directory, scores)
+    config = _read_yaml(trained_in / "config.yaml")
     stored = config.get("choices") or {}  # an earlier run says "None" of a group without a choice
     choices = {str(group): str(option) for group, option in stored.items() if str(option) != "None"}
-    if not choices and (directory / ".hydra" / "hydra.yaml").is_file():
-        hydra = _read_yaml(directory / ".hydra" / "hydra.yaml")
+    if not choices and (trained_in / ".hydra" / "hydra.yaml").is_file():
+        hydra = _read_yaml(trained_in / ".hydra" / "hydra.yaml")
         chosen = OmegaConf.select(hydra, "hydra.runtime.choices") or {}
         choices = {str(group).partition("@")[0]: str(option) for group, option in chosen.items()}
     return ScoredRun(directory, config, choices, scores, hypotheses)
@@ -153,10 +154,18 @@ def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
     made_by = scores.get("ensemble") or [scores.get("run")]
     if isinstance(made_by[0], str) and (Path(made_by[0]) / "config.yaml").is_file():
         return Path(made_by[0])
-    raise UserError(
-        f"{directory} has no config.yaml, and the run that it scores is not to be found: {made_by[0]}; "
-        "score it again with: python scripts/evaluate.py run=RUN_DIR output=DIR"
+    lost = (
+        "its metrics.json does not say which run it scores"
+        if made_by[0] is None
+        else f"{made_by[0]} is no run"
     )
+    raise UserError(f"{directory} has no config.yaml, and {lost}; {how_to_score(directory)}")
+
+
+def how_to_score(directory: Path) -> str:
+    """Advice to score a run directory, or again what stands apart from its run."""
+    apart = not (directory / "config.yaml").is_file()
+    return f"score it with: python scripts/evaluate.py run={f'RUN_DIR output={directory}' if apart else directory}"
 
 
 def _read_yaml(file: Path) -> DictConfig:

@@ -133,12 +133,16 @@ class Run:
         if prefixes is not None:
             if len(prefixes) != len(lines):
                 raise UserError(f"{len(lines)} lines to translate but {len(prefixes)} prefixes")
-            for number, (own, prefix) in enumerate(zip(ids, prefixes, strict=True), first_line):
-                if prefix.strip() and _is_empty(own):
+            for number, (line, own, prefix) in enumerate(zip(lines, ids, prefixes, strict=True), first_line):
+                if prefix.strip() and _is_empty(line, own):
                     raise UserError(
                         f"line {number} is empty, and so is its translation, which cannot begin with {prefix!r}"
                     )
-        cut = {row: self._parts(lines[row]) for row, own in enumerate(ids) if len(own) > self._most_pieces}
+        cut = {
+            row: self._parts(lines[row])
+            for row, own in enumerate(ids)
+            if len(own) > self._most_pieces and not _is_empty(lines[row], own)
+        }
         settings = {
             "num_best": num_best,
             "max_tokens": max_tokens,
@@ -166,7 +170,7 @@ class Run:
         begun = None if prefixes is None else [row[:-1] for row in self.tokenizer.encode_target(prefixes)]
         results = [Translation(line, "") for line in lines]
         batches = _batches_by_length(
-            {row: len(own) for row, own in enumerate(ids) if not _is_empty(own)}, max_tokens
+            {row: len(own) for row, own in enumerate(ids) if not _is_empty(lines[row], own)}, max_tokens
         )
         with tqdm(total=len(lines), desc="translate", unit="lines", disable=not show_progress) as bar:
             for rows in batches:
@@ -415,9 +419,9 @@ def open_run(paths: Any, **how: Any) -> Run:
     return Run.load(paths, **how)
 
 
-def _is_empty(ids: Sequence[int]) -> bool:
-    """Whether a line has no piece but the end of sentence: nothing stands in it, or what SentencePiece leaves out."""
-    return len(ids) <= 1
+def _is_empty(line: str, ids: Sequence[int]) -> bool:
+    """Whether a line has no words, or none that SentencePiece leaves in: no piece but the end of sentence."""
+    return not line.strip() or len(ids) <= 1
 
 
 def _batches_by_length(lengths: dict[int, int], max_tokens: int) -> list[list[int]]:

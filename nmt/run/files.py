@@ -1,6 +1,7 @@
 """The files of a run directory: checkpoints that are read as weights only, and scores that are written whole."""
 
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -149,6 +150,8 @@ def check_folders(
     taken: dict[Path, str] = {}
     for key in (key for key in (*files, *made, *folders) if config[key] is not None):
         path = Path(config[key])
+        if _leads_to_itself(path):
+            raise UserError(f"{key}={path}: a link that leads to itself")
         if (
             key not in folders
             and not _is_stream(path)
@@ -178,6 +181,14 @@ def write_atomically(path: Path, text: str) -> None:
             raise WriteError(path, error) from error
         return
     write_together({path.resolve() if path.is_symlink() else path: text})
+
+
+def _leads_to_itself(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _is_stream(path: Path) -> bool:
