@@ -267,9 +267,14 @@ def _p_randomization(metric: Metric, first: np.ndarray, second: np.ndarray, num_
     def score_of(counts: list[float]) -> float:
         return metric._aggregate_and_compute([counts]).score
 
-    ones, others = ((swap @ first + ~swap @ second).tolist() for swap in (swapped, ~swapped))
-    differences = [abs(score_of(one) - score_of(other)) for one, other in zip(ones, others, strict=True)]
-    observed = abs(score_of(first.sum(axis=0).tolist()) - score_of(second.sum(axis=0).tolist()))
+    def difference(one: np.ndarray, other: np.ndarray) -> float:
+        return abs(score_of(one.tolist()) - score_of(other.tolist()))
+
+    whole_first, whole_second = first.sum(axis=0), second.sum(axis=0)
+    drawn = swapped @ first + ~swapped @ second  # [num_trials, counts]; the other system has the rest
+    rest = whole_first + whole_second - drawn
+    differences = [difference(*pair) for pair in zip(drawn, rest, strict=True)]
+    observed = difference(whole_first, whole_second)
     return (1 + int(np.sum(np.array(differences) >= observed - 1e-9))) / (1 + num_trials)
 
 

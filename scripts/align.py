@@ -32,7 +32,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     if len(sources) != len(targets):
         raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
     reverse = None if cfg.reverse_run is None else Run.load(cfg.reverse_run, **weights, device=cfg.device)
-    if reverse is not None and languages(run) == languages(reverse) is not None:
+    if reverse is not None and run.languages == reverse.languages is not None:
         raise UserError(
             f"reverse_run={cfg.reverse_run} translates in the direction of {cfg.run}, not in the other"
         )
@@ -58,12 +58,6 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     elif gold is None and not (cfg.page or cfg.heatmaps):
         print(*(f"{line}\n" for line in lines), sep="", end="")
     return None if gold is None else score(links, gold)
-
-
-def languages(run: Run) -> tuple[str, str] | None:
-    """The languages that a run was trained on, source and target; None where it does not say."""
-    src, tgt = (OmegaConf.select(run.config, f"data.{key}", default=None) for key in ("src_lang", "tgt_lang"))
-    return None if None in (src, tgt) else (str(src), str(tgt))
 
 
 def links_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> list[Links]:

@@ -26,7 +26,7 @@ from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.module import TranslationModule
-from nmt.run import build_translator, make_tokenizer, quantise, read_splits, write_atomically
+from nmt.run import build_translator, check_folders, make_tokenizer, quantise, read_splits, write_atomically
 from nmt.schedules import constant
 
 TRAIN = (sys.executable, str(Path(__file__).with_name("train.py")))
@@ -144,8 +144,7 @@ def check(cfg: DictConfig) -> None:
         raise UserError(f"precision={cfg.precision}: choose one of {', '.join(measure.PRECISIONS)}")
     if cfg.data.get("streaming") is not None:
         raise UserError("data.streaming: what is measured takes turns on batches of text that is read whole")
-    if cfg.output is not None and not Path(cfg.output).parent.is_dir():
-        raise UserError(f"output={cfg.output}: there is no folder {Path(cfg.output).parent}")
+    check_folders(cfg, "output")
 
 
 def pick_device(name: str) -> torch.device:

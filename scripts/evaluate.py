@@ -55,15 +55,14 @@ def evaluate(cfg: DictConfig) -> dict:
 
 def data_config(run: Run, chosen: DictConfig) -> DictConfig:
     """What was chosen on the command line; what was left open is as the run was trained."""
-    stored = stored_data(run.config.data)
-    turned = tuple(OmegaConf.select(stored, key, default=None) for key in ("tgt_lang", "src_lang"))
-    if (chosen.src_lang, chosen.tgt_lang) == turned != (None, None):
+    if (str(chosen.tgt_lang), str(chosen.src_lang)) == run.languages:
         raise UserError(
             f"data.src_lang={chosen.src_lang} data.tgt_lang={chosen.tgt_lang}: {run.directory} translates the other way"
         )
     if chosen.reader is not None:
         return chosen
     given = {key: value for key, value in chosen.items() if value is not None}
+    stored = stored_data(run.config.data)
     for key, value in given.items():
         if key not in stored.reader:
             raise UserError(

@@ -41,6 +41,7 @@ from nmt.run import (
     make_tokenizer,
     read_splits,
     report,
+    score_files,
     stored_data,
     write_atomically,
     write_scores,
@@ -130,8 +131,7 @@ def train(
         has_gold="alignment" in datamodule.val_text.column_names,
     )
     check_lengths(translator, datamodule.rows("val"))
-    num_parameters = f"{sum(p.numel() for p in translator.parameters()):,}"
-    log.info("%s with %s parameters", type(translator).__name__, num_parameters)
+    log.info("%s with %s parameters", type(translator).__name__, f"{translator.num_parameters:,}")
     module = TranslationModule(
         translator,
         optimizer=hydra.utils.instantiate(cfg.optimizer),
@@ -206,8 +206,7 @@ def score(
     scores, translations = run.score(
         splits[split], scorers=instantiate(cfg.metrics), show_progress=True, **cfg.decoding
     )
-    num_parameters = sum(p.numel() for p in run.translator.parameters())
-    scores["training"] = {**training, "num_parameters": num_parameters}
+    scores["training"] = {**training, "num_parameters": run.translator.num_parameters}
     scores["decoding"], scores["checkpoint"] = OmegaConf.to_container(cfg.decoding, resolve=True), checkpoint
     write_scores(run_dir, split, scores, translations)
     print(f"{split} of {run_dir}\n{report(scores)}")
@@ -265,7 +264,7 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
 
 def scores_after(run_dir: Path, step: int) -> Path | None:
     """The file with the scores of a run that ended after `step`; None where there is none, or of an earlier end."""
-    for file in (run_dir / "metrics.json", run_dir / "metrics_val.json"):
+    for file in (score_files(run_dir, split)[0] for split in ("test", "val")):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             if json.loads(file.read_text("utf-8"))["training"]["steps"] == step:
                 return file

@@ -112,7 +112,7 @@ ALLOWED["benchmark"] = {
     "module",
 }
 ALLOWED["comparison"] = set()
-ALLOWED["comparison.runs"] = {"run", "metrics", "settings", "data.readers"}
+ALLOWED["comparison.runs"] = {"run", "metrics", "settings", "data.corpus", "data.readers"}
 ALLOWED["comparison.figures"] = {"comparison.runs", "metrics"}
 ALLOWED["comparison.tables"] = {"comparison.figures", "metrics"}
 SCRIPT = {name for name in ALLOWED if name} | {"run"}  # and never another script

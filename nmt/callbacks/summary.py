@@ -14,7 +14,7 @@ from nmt.memory import most_memory
 
 def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
     """What was trained, how long and how fast, its best and last score, peak memory, and where it all is."""
-    num_parameters = sum(p.numel() for p in pl_module.translator.parameters())
+    num_parameters = pl_module.translator.num_parameters
     seconds, tokens = pl_module.train_seconds, pl_module.train_tokens
     lines = [
         f"trained  {type(pl_module.translator).__name__}, {num_parameters:,} parameters: "

@@ -12,9 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt import metrics
+from nmt.data.corpus import SPLITS
 from nmt.data.readers import read_lines
 from nmt.errors import UserError
-from nmt.run import read_whole, stored_data
+from nmt.run import read_whole, score_files, stored_data
 from nmt.settings import flat
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
@@ -28,7 +29,6 @@ NOT_SETTINGS = (
     "choices",
     "trainer.enable_progress_bar",
 )
-SCORES = ("metrics.json", "metrics_val.json", "metrics_train.json")
 # What metrics.json says of how the hypotheses were made, and what it was where it says nothing.
 MADE_WITH = {"checkpoint": "best", "average": None, "int8": False}
 # Groups whose choice says what a run is; the others, such as an experiment, only say how it was asked for.
@@ -105,7 +105,8 @@ def find_runs(runs: str | Sequence[str]) -> list[Path]:
 
 
 def _runs_under(directory: Path) -> list[Path]:
-    if any((directory / name).is_file() for name in ("config.yaml", *SCORES)):
+    scores = (score_files(directory, split)[0] for split in SPLITS)
+    if any(file.is_file() for file in (directory / "config.yaml", *scores)):
         return [directory]
     folders = sorted(file.parent for file in directory.rglob("config.yaml"))
     return [each for each in folders if each.name != ".hydra"]  # Hydra keeps a config.yaml too
@@ -113,11 +114,8 @@ def _runs_under(directory: Path) -> list[Path]:
 
 def read_run(directory: Path, split: str) -> ScoredRun:
     """Read what training and evaluation left in a run directory. Raises UserError saying what lacks and what to do."""
-    suffix = "" if split == "test" else f"_{split}"
     advice = f"{how_to_score(directory)} split={split}"
-    metrics_file, hypotheses_file = (
-        directory / name for name in (f"metrics{suffix}.json", f"hypotheses{suffix}.txt")
-    )
+    metrics_file, hypotheses_file = score_files(directory, split)
     for file in (metrics_file, hypotheses_file):
         if not file.is_file():
             raise UserError(f"{directory} has no {file.name}; {advice}")

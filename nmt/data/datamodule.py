@@ -226,9 +226,8 @@ class StreamingDataModule(TranslationDataModule):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         place = dict(state_dict)
-        if (
-            place.pop("text", self.stream.text.digest) != self.stream.text.digest
-        ):  # an earlier version has none
+        text = self.stream.text.digest
+        if place.pop("text", text) != text:  # a run of an earlier version has none
             raise UserError(_OTHER_TEXT)
         self.stream.place = Place(**place)
 

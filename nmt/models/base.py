@@ -101,6 +101,11 @@ class Translator(nn.Module, ABC):
         """The most positions of a source, or of what the decoder reads, BOS included; None is any number."""
         return None
 
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers it learns; tied weights count once."""
+        return sum(each.numel() for each in self.parameters())
+
     @abstractmethod
     def encode(self, src: Tensor, src_mask: Tensor) -> Any:
         """Encode `src` [B, S] under `src_mask` [B, S] (True is real). Returns a plain container, B first."""

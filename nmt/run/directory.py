@@ -107,6 +107,12 @@ class Run:
     def device(self) -> torch.device:
         return next(self.translator.parameters()).device
 
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """The languages that the run was trained on, source and target; None where it does not say."""
+        src, tgt = (OmegaConf.select(self.config, f"data.{key}") for key in ("src_lang", "tgt_lang"))
+        return None if None in (src, tgt) else (str(src), str(tgt))
+
     @torch.inference_mode()
     def translate(
         self,

@@ -220,27 +220,32 @@ def write_together(texts: Mapping[Path, str]) -> None:
                 temporary.unlink()
 
 
+def score_files(directory: Path, split: str) -> tuple[Path, Path]:
+    """metrics.json and hypotheses.txt; those of another split than test are named after it."""
+    suffix = "" if split == "test" else f"_{split}"
+    return directory / f"metrics{suffix}.json", directory / f"hypotheses{suffix}.txt"
+
+
 def write_scores(
     directory: Path, split: str, scores: dict[str, Any], translations: list[Translation]
 ) -> None:
-    """Write metrics.json and hypotheses.txt; those of another split than test are named after it."""
-    suffix = "" if split == "test" else f"_{split}"
+    """Write the `score_files` of a split."""
+    scores_file, hypotheses_file = score_files(directory, split)
     text = "".join(f"{each.text}\n" for each in translations)
     content = (
-        json.dumps({"split": split, **_training(directory, suffix), **scores}, indent=2, ensure_ascii=False)
+        json.dumps({"split": split, **_training(directory, split), **scores}, indent=2, ensure_ascii=False)
         + "\n"
     )
-    write_together(
-        {directory / f"hypotheses{suffix}.txt": text, directory / f"metrics{suffix}.json": content}
-    )
+    write_together({hypotheses_file: text, scores_file: content})
 
 
-def _training(directory: Path, suffix: str) -> dict[str, Any]:
+def _training(directory: Path, split: str) -> dict[str, Any]:
     """What training cost, as the split's own file has it, else the test set's or, of a run without one, validation's:
     scoring again does not measure it again and must not lose it."""
-    for name in dict.fromkeys((f"metrics{suffix}.json", "metrics.json", "metrics_val.json")):
+    for each in (split, "test", "val"):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            return {"training": json.loads((directory / name).read_text("utf-8"))["training"]}
+            file, _ = score_files(directory, each)
+            return {"training": json.loads(file.read_text("utf-8"))["training"]}
     return {}
 
 
