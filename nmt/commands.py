@@ -27,6 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nmt import ranks
 from nmt.errors import UserError, WriteError
+from nmt.settings import key_of
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
@@ -218,9 +219,7 @@ def settle(cfg: DictConfig, config_name: str, overrides: Sequence[str]) -> None:
     The defaults are those of the same choices of groups. Raises UserError for a value of another kind than its
     default: a number, true or false, a list, settings of its own; for null where one is needed.
     """
-    texts = {
-        text: text.partition("=")[0].lstrip("+").partition("@")[0] for text in overrides if text[0] != "~"
-    }
+    texts = {text: key_of(text).partition("@")[0] for text in overrides if text[0] != "~"}
     choices = [text for text, key in texts.items() if (CONFIGS / key).is_dir()]
     for text in choices:
         if text.endswith("=[]") and not text.endswith("experiment=[]"):
@@ -302,7 +301,7 @@ def explain(error: BaseException, config_name: str) -> str:
         chain.append(str(cause))
         cause = cause.__cause__
     if text.startswith(_GROUP_FAULT):
-        given = " ".join(each for each in sys.argv[1:] if (CONFIGS / each.partition("=")[0]).is_dir())
+        given = " ".join(each for each in sys.argv[1:] if (CONFIGS / key_of(each)).is_dir())
         return _not_a_choice(given)
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown:

@@ -1,4 +1,4 @@
-"""A configuration as a flat mapping."""
+"""A configuration as a flat mapping, and the keys of what overrides it."""
 
 from typing import Any
 
@@ -12,3 +12,8 @@ def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
         for key, branch in tree.items()
         for name, leaf in flat(branch, f"{prefix}.{key}" if prefix else str(key)).items()
     }
+
+
+def key_of(override: str) -> str:
+    """The key that an override of the command line sets, adds or removes: `++a.b=c` is of `a.b`."""
+    return override.partition("=")[0].lstrip("+~")

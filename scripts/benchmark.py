@@ -28,6 +28,7 @@ from nmt.errors import UserError
 from nmt.module import TranslationModule
 from nmt.run import build_translator, check_folders, make_tokenizer, quantise, read_splits, write_atomically
 from nmt.schedules import constant
+from nmt.settings import key_of
 
 TRAIN = (sys.executable, str(Path(__file__).with_name("train.py")))
 EXIT_AFTER_FIRST_STEP = (
@@ -184,10 +185,6 @@ def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, tup
             raise UserError(f"variant {name} changes data: all that are compared share their batches")
         composed[name] = (each, all_of_them)
     return composed
-
-
-def key_of(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~")
 
 
 def plain(config: Any) -> Any:

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.commands import command
 from nmt.errors import UserError
 from nmt.run import Run, check_folders, instantiate, open_run, report, stored_data, write_scores
+from nmt.settings import key_of
 
 # Settings of the data that say what training makes of them
 OF_TRAINING = (
@@ -74,8 +75,7 @@ def data_config(run: Run, chosen: DictConfig) -> DictConfig:
 
 def check_data(overrides: Sequence[str]) -> None:
     """Raise UserError for a setting of the data that only a training reads."""
-    for override in overrides:
-        key = override.partition("=")[0].lstrip("+")
+    for key in map(key_of, overrides):
         if key.startswith("data.") and key.split(".")[1] in OF_TRAINING:
             raise UserError(f"{key} is for training: evaluate.py takes a split as it is; leave it out")
 

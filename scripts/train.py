@@ -46,7 +46,7 @@ from nmt.run import (
     write_atomically,
     write_scores,
 )
-from nmt.settings import flat
+from nmt.settings import flat, key_of
 
 log = logging.getLogger("train")
 
@@ -221,7 +221,7 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
         raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no run_dir")
     stored = resume.moved(loaded, loaded["run_dir"], str(run_dir))
     cfg.run_dir = str(run_dir)
-    keys = [override.lstrip("+~").split("=")[0] for override in overrides]
+    keys = [key_of(override) for override in overrides]
     wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
     keys_given = [key for key in keys if key != "resume"]
     config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]

@@ -95,7 +95,7 @@ ALLOWED: dict[str, set[str]] = {
         "ranks",
         *DATA,
     },
-    "commands": {"ranks"},
+    "commands": {"ranks", "settings"},
     "resume": {"settings"},
     "settings": set(),
 }

@@ -14,6 +14,7 @@ from nmt.decoding import search
 from nmt.errors import UserError
 from nmt.models.base import Translator
 from nmt.run.building import instantiate
+from nmt.settings import key_of
 
 # What would otherwise end in the middle of a run, or in an error that says little: the least that may stand there (a
 # whole number where it is one, above 0 where it is ABOVE), and whether null may.
@@ -79,7 +80,7 @@ def check_vocabulary(cfg: DictConfig, overrides: Sequence[str]) -> None:
     model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
     if model is None:
         return
-    for key in (override.lstrip("+").partition("=")[0] for override in overrides):
+    for key in map(key_of, overrides):
         if key in (f"data.tokenizer.{name}" for name in OF_A_VOCABULARY):
             raise UserError(f"{key} has no effect with data.tokenizer.model={model}: leave it out")
 
