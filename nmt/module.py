@@ -49,12 +49,10 @@ class TranslationModule(L.LightningModule):
             raise UserError("guided_alignment guides attention, and this model has none")
         if not isinstance(r_drop, int | float) or not 0 <= r_drop < float("inf"):
             raise UserError(f"r_drop={r_drop}: give a number of at least 0")
-        if guided_alignment and any(
-            _gives_zeros(each.normalizer) for each in translator.modules() if hasattr(each, "normalizer")
-        ):
+        if guided_alignment and any(getattr(each, "gives_zeros", False) for each in translator.modules()):
             raise UserError(
-                "guided_alignment raises weights that are small, and those that a sparse normalizer sets to zero have "
-                "no gradient: give normalizer=softmax"
+                "guided_alignment raises weights that are small, and those that a sparse normalizer or a window sets "
+                "to zero have no gradient: give normalizer=softmax, and an attention without a window"
             )
         if r_drop and not any(isinstance(each, Dropout) and each.p > 0 for each in translator.modules()):
             raise UserError(
@@ -291,12 +289,6 @@ class TranslationModule(L.LightningModule):
         total_steps = self.trainer.estimated_stepping_batches
         keywords = {} if _is_given(self.scheduler_factory, "total_steps") else {"total_steps": total_steps}
         return {"optimizer": optimizer, "lr_scheduler": self.scheduler_factory(optimizer, **keywords)}
-
-
-def _gives_zeros(normalizer: Any) -> bool:
-    """Whether a weight of a low score becomes exactly zero."""
-    scores = torch.tensor([0.0, 9.0])
-    return bool((normalizer(scores, torch.ones(2, dtype=torch.bool)) == 0).any())
 
 
 def _is_given(factory: Any, keyword: str) -> bool:

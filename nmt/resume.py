@@ -135,9 +135,20 @@ def changed(
 
 
 def moved(config: Any, old: str, new: str) -> Any:
-    """The configuration with every path in the directory `old` in `new`, where the run directory is now."""
+    """The configuration with every path in the directory `old` in `new`, where the run directory is now.
+
+    A relative one, which runs of earlier versions have, may be the value of a setting too (`fast`): it is looked for in
+    settings that are called a directory.
+    """
     if isinstance(config, dict):
-        return {key: moved(value, old, new) for key, value in config.items()}
+        return {
+            key: moved(value, old, new)
+            if not isinstance(value, str)
+            or Path(old).is_absolute()
+            or str(key).endswith(("dir", "directory"))
+            else value
+            for key, value in config.items()
+        }
     if isinstance(config, list):
         return [moved(value, old, new) for value in config]
     if isinstance(config, str) and (config == old or config.startswith(f"{old}/")):

@@ -74,8 +74,10 @@ def plateau(
     """
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1:
         raise UserError(f"scheduler.factor={factor}: give a number between 0 and 1")
+    if mode not in ("min", "max"):
+        raise UserError(f"scheduler.mode={mode}: give min or max")
     _check_whole("patience", patience, 0)
-    scheduler = ReduceLROnPlateau(optimizer, mode=mode, factor=factor, patience=patience)
+    scheduler = ReduceLROnPlateau(optimizer, mode=mode, factor=factor, patience=patience, threshold=0.0)
     return {"scheduler": scheduler, "interval": "epoch", "frequency": sys.maxsize, "monitor": monitor}
 
 

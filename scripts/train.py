@@ -15,12 +15,20 @@ import hydra
 import lightning as L
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from hydra.utils import to_absolute_path
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import kernels, launch, resume
-from nmt.callbacks import AtomicCheckpointIO, Interrupted, ProgressBar, is_out_of_memory, summarize
+from nmt.callbacks import (
+    AtomicCheckpointIO,
+    Checkpoints,
+    Interrupted,
+    ProgressBar,
+    is_out_of_memory,
+    summarize,
+)
 from nmt.commands import command
 from nmt.data.datamodule import make_datamodule
 from nmt.data.tokenizer import Tokenizer
@@ -104,6 +112,7 @@ def train(
         default_root_dir=str(run_dir),
         **OF_EVERY_RUN,
     )
+    check_checkpoints(trainer, run_dir)
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
     if not trainer.is_global_zero:
         logging.disable(logging.WARNING)  # rank 0 says it
@@ -150,6 +159,8 @@ def train(
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
     try:
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    except SystemExit as end:  # how Lightning answers an interrupt
+        raise KeyboardInterrupt from end
     except Exception as error:
         launch.end_children(trainer)
         if isinstance(error, MisconfigurationException):
@@ -183,6 +194,20 @@ def train(
     return scores
 
 
+def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> None:
+    """Raise UserError where a run would not have the checkpoints by which it is scored and gone on with."""
+    kept = trainer.checkpoint_callback
+    if not isinstance(kept, Checkpoints):
+        raise UserError(
+            "callbacks.checkpoint is missing: without it a run could not be scored or gone on with"
+        )
+    if kept.directory.resolve() != (run_dir / "checkpoints").resolve():
+        raise UserError(
+            f"callbacks.checkpoint.directory={kept.directory}: a run has its checkpoints in {run_dir / 'checkpoints'}, "
+            "where all else looks for them: leave it out"
+        )
+
+
 def cost(steps: int, seconds: float, num_tokens: int) -> dict[str, Any]:
     """What metrics.json says of a training, but for the size of the model."""
     return {"seconds": seconds, "steps": steps, "tokens_per_second": num_tokens / max(seconds, 1e-9)}
@@ -199,7 +224,8 @@ def score(
     found = [name for name in ("best", "last") if (run_dir / "checkpoints" / f"{name}.ckpt").exists()]
     if not found:
         raise UserError(
-            f"{run_dir}: nothing was trained, so that there is nothing to score: see trainer.max_epochs"
+            f"{run_dir}: not one batch was trained, so that there is nothing to score: see what limits training, "
+            "trainer.max_epochs, max_steps, max_time or limit_train_batches"
         )
     checkpoint = found[0]
     run = Run.load(run_dir, checkpoint=checkpoint, device=device)
@@ -329,19 +355,25 @@ def quieten() -> None:
 def for_hydra(arguments: list[str]) -> list[str]:
     """What Hydra is to be told: the command-line arguments, and what they mean for this process.
 
-    Of the processes of a run only rank 0 writes Hydra's files. A run that goes on does so in its own directory.
-    The keys of a run may be those of another choice than the default (`data.path`), so that each is told to be set
-    whether it is there or not; `go_on` refuses those that the run has not got.
+    Of the processes of a run only rank 0 writes Hydra's files. A run with a `run_dir`, or that goes on, has them in its
+    own directory. The keys of a run that goes on may be those of another choice than the default (`data.path`), so that
+    each is told to be set whether it is there or not; `go_on` refuses those that the run has not got.
     """
     if rank_zero_only.rank > 0:
         arguments = [*arguments, "hydra.output_subdir=null", "hydra/job_logging=stderr"]
+    is_sweep = bool({"-m", "--multirun"} & set(arguments))
     given = [argument for argument in arguments if argument.startswith("resume=")]
     if not given or given[-1] in ("resume=", "resume=null"):
-        return arguments
+        places = [
+            argument.removeprefix("run_dir=") for argument in arguments if argument.startswith("run_dir=")
+        ]
+        if not places or is_sweep or rank_zero_only.rank > 0 or (_path(places[-1]) / "config.yaml").exists():
+            return arguments  # the last is of a run that is there already, whose files stay as they are
+        return [*arguments, f"hydra.run.dir={places[-1]}"]
     directory = given[-1].removeprefix("resume=")
-    if {"-m", "--multirun"} & set(arguments):
+    if is_sweep:
         raise UserError(f"resume={directory}: one run is gone on with at a time, without -m")
-    config = Path(directory.strip("'\"")) / "config.yaml"
+    config = _path(directory) / "config.yaml"
     if not config.is_file():  # before Hydra makes the directory
         ended = (
             "; it ended before it was trained: start it anew" if (config.parent / ".hydra").is_dir() else ""
@@ -354,9 +386,15 @@ def for_hydra(arguments: list[str]) -> list[str]:
     return [*forced, f"hydra.run.dir={directory}"]
 
 
+def _path(argument: str) -> Path:
+    return Path(argument.strip("'\""))
+
+
 @command("train")
 def main(cfg: DictConfig) -> None:
     quieten()
+    if cfg.resume is None:
+        cfg.run_dir = to_absolute_path(cfg.run_dir)  # a relative one could be mistaken for a setting's value
     run_dir = Path(cfg.run_dir if cfg.resume is None else cfg.resume)
     try:
         with claimed(run_dir) if rank_zero_only.rank == 0 else contextlib.nullcontext():

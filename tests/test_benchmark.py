@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode
 
-from nmt import benchmark
+from nmt import benchmark, kernels
 from nmt.benchmark import Product, TrainingStep, steps, subjects
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
@@ -48,7 +48,13 @@ def compose(*overrides: str):
 IN_PLACE = {torch.ops.aten.addmm_: lambda _, left, right, **__: 2 * left[0] * left[1] * right[1]}
 
 
-def make_step(model: str, *overrides: str, clip_norm: float = 1.0, kernels: str = "fast") -> TrainingStep:
+def make_step(
+    model: str,
+    *overrides: str,
+    clip_norm: float = 1.0,
+    kernels: str = "fast",
+    precision: str = "32-true",
+) -> TrainingStep:
     cfg = compose(f"model={model}", *SIZES[model], *overrides)
     torch.manual_seed(0)
     ids = {"src_vocab_size": VOCAB, "tgt_vocab_size": VOCAB, "joint_vocabulary": True}
@@ -61,7 +67,7 @@ def make_step(model: str, *overrides: str, clip_norm: float = 1.0, kernels: str 
         guided_alignment=0.0,
     )
     optimizer = module.optimizer_factory(module.parameters())
-    return TrainingStep(module, optimizer, clip_norm=clip_norm, precision="32-true", kernels=kernels)
+    return TrainingStep(module, optimizer, clip_norm=clip_norm, precision=precision, kernels=kernels)
 
 
 def make_batches(num_batches: int = 2):
@@ -213,6 +219,38 @@ def test_every_timed_translation_has_the_same_length(beam_size, monkeypatch):
     sources = [batch.src for batch in make_batches()]
     benchmark.decode_seconds(translator, sources, beam_size=beam_size, length=7)
     assert [len(hypotheses[0].ids) for hypotheses in found] == [7] * 6
+
+
+@pytest.mark.parametrize("chosen", ["fast", "plain"])
+def test_a_turn_measures_what_its_figures_are_called(chosen, monkeypatch):
+    """Greedy search is without a beam, both are by the variant's kernels, and waiting is a share of the whole."""
+    searched = []
+
+    def remember(translator, sources, *, beam_size, length):
+        searched.append((beam_size, "fast" if kernels.fast(torch.zeros(1)) else "plain"))
+        return 2.0 * beam_size
+
+    monkeypatch.setattr(subjects, "decode_seconds", remember)
+    monkeypatch.setattr(subjects, "train_seconds", lambda step, batches: 3.0)
+    monkeypatch.setattr(benchmark.Subject, "_waiting_seconds", lambda *_: 1.0)
+    decoding = load_script().decoding_of(compose("beam_size=4"), torch.device("cpu"))
+    batches = make_batches()
+    subject = benchmark.Subject(lambda: make_step("gru", kernels=chosen), [batches] * 2, decoding=decoding)
+    subject.take_turn(1, batches)
+    assert searched == [(1, chosen), (4, chosen)]
+    num_sentences, num_tokens = 6, sum(int((batch.tgt_out != PAD).sum()) for batch in batches)
+    figures = {key: value for key, [value] in subject.figures.items()}
+    assert figures["loader_share"] == 0.25
+    assert figures["train_tokens_per_second"] == num_tokens / 3
+    assert figures["greedy_sentences_per_second"] == num_sentences / 2
+    assert figures["beam_sentences_per_second"] == num_sentences / 8
+
+
+def test_products_are_in_the_precision_that_is_measured():
+    batches = make_batches(1)
+    for precision, dtype in (("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)):
+        step = make_step("transformer", precision=precision)
+        assert {product.dtype for product in benchmark.products_of(step, batches)} >= {dtype}
 
 
 def test_each_turn_has_other_batches_while_there_are_any():

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import hydra
+import lightning as L
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -362,6 +363,21 @@ SETTINGS = {
         ["trainer.gradient_clip_val=-1: give a number above 0"],
     ),
     "clipping of values": (["+trainer.gradient_clip_algorithm=value"], ["trainer.gradient_clip_algorithm=value: "]),
+    "no epochs": (["trainer.max_epochs=0"], ["trainer.max_epochs=0 would train nothing"]),
+    "no steps": (["trainer.max_steps=0"], ["trainer.max_steps=0 would train nothing"]),
+    "no batches": (["trainer.limit_train_batches=0"], ["trainer.limit_train_batches=0: give a number above 0"]),
+    "no time": (["trainer.max_time=00:00:00:00", "trainer.log_every_n_steps=1"], ["not one batch was trained"]),
+    "one beta": (["optimizer.betas=[0.9]"], ["optimizer.betas=[0.9]: give two numbers"]),
+    "a plateau of no direction": (["scheduler=plateau", "scheduler.mode=up"], ["scheduler.mode=up: give min or max"]),
+    "a stop between validations": (
+        ["callbacks.early_stopping.check_on_train_epoch_end=true"],
+        ["callbacks.early_stopping.check_on_train_epoch_end=true"],
+    ),
+    "no checkpoints": (["callbacks=minimal", "~callbacks.checkpoint"], ["callbacks.checkpoint is missing"]),
+    "checkpoints elsewhere": (
+        ["callbacks.checkpoint.directory=elsewhere"],
+        ["callbacks.checkpoint.directory=elsewhere", "leave it out"],
+    ),
     "no seed": (["seed=null"], ["seed=null: give a whole number of at least 0"]),
     "word for an interval": (["trainer.val_check_interval=abc"], ["trainer: ", "abc"]),
     "no logging": (["trainer.log_every_n_steps=0"], ["trainer.log_every_n_steps=0: give a whole number of at least 1"]),
@@ -395,6 +411,7 @@ SETTINGS = {
     ),
     "the worst for the best": (["callbacks.checkpoint.monitor=val/loss"], ["give callbacks.checkpoint.mode=min"]),
     "guidance of zeros": (["guided_alignment=1", "normalizer=sparsemax"], ["give normalizer=softmax"]),
+    "guidance outside a window": (["guided_alignment=1", "attention=local_p"], ["attention without a window"]),
     "a score of attention without any": (
         ["attention=none", "callbacks.checkpoint.monitor=val/attention/entropy"],
         ["callbacks.checkpoint.monitor=val/attention/entropy: validation gives no such score"],
@@ -409,6 +426,11 @@ SETTINGS = {
         ["attention=bahdanau", "model.attention.size=0"],
         ["model.attention.size must be at least 1"],
     ),
+    "no places": (
+        ["attention=location", "model.attention.max_positions=0"],
+        ["model.attention.max_positions must be at least 1, got 0"],
+    ),
+    "no readout": (["model.readout_size=0", "model.tie_output=false"], ["model.readout_size must be at least 1"]),
     "no layers": (["model.num_layers=0"], ["model.num_layers must be at least 1, got 0"]),
     "no encoder layers": (["model.encoder.num_layers=-1"], ["model.encoder.num_layers must be at least 1"]),
     "no interval": (["trainer.val_check_interval=0"], ["trainer.val_check_interval=0"]),
@@ -711,6 +733,20 @@ def test_memory_that_runs_out_in_training_is_told_from_a_batch_that_cannot_fit(
         "train/memory",
         f"resume={run}",
     )
+
+
+def test_an_interrupt_that_lightning_takes_for_its_own_is_an_interrupt_still(
+    command, tmp_path, cache, monkeypatch
+):
+    def fit(*arguments, **settings):
+        (tmp_path / "run" / "checkpoints").mkdir()
+        (tmp_path / "run" / "checkpoints" / "last.ckpt").touch()
+        sys.exit(1)  # its answer to KeyboardInterrupt
+
+    monkeypatch.setattr(L.Trainer, "fit", fit)
+    ended = command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={tmp_path / 'run'}")
+    assert ended.status == 130
+    assert ended.err.endswith(f"train.py: interrupted: go on with resume={tmp_path / 'run'}\n")
 
 
 # Lines to translate.

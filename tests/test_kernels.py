@@ -174,6 +174,19 @@ def test_gradients_at_once_equal_those_of_each_step():
     assert_equal(results(True), results(False))
 
 
+def test_a_weight_with_two_biases_gives_each_its_own_gradient():
+    weight = torch.randn(3, 3, requires_grad=True)
+    first, second = (torch.randn(3, requires_grad=True) for _ in range(2))
+    x = torch.randn(4, 3, requires_grad=True)
+
+    def results(active):
+        with kernels.gradients_at_once(active=active):
+            y = kernels.linear(kernels.linear(kernels.linear(x, weight, first), weight, second), weight)
+        return [y, *torch.autograd.grad(y.sin().sum(), [x, weight, first, second])]
+
+    assert_equal(results(True), results(False))
+
+
 def test_a_block_whose_result_is_used_in_part_gives_the_gradient_of_that_part():
     linear = kernels.Linear(3, 3)
     x = torch.randn(2, 3)

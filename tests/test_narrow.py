@@ -1,14 +1,18 @@
 """Under a CPU's autocast to bfloat16 the fast kernels multiply in it, and are as near to float32 as plain autocast."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt import kernels
+from nmt.attention import DotAttention, PredictiveLocalAttention
 from nmt.decoding import beam_search, force_decode
 from nmt.kernels.packed import map_of
 from nmt.losses import output_loss, output_r_drop
+from nmt.masks import masked_softmax
 from nmt.models.cells import GRULayer
 from tests.test_gru import BOS, EOS, PAD, build, every_case, sources, targets
 
@@ -39,6 +43,17 @@ def compared(results):
     assert [each.dtype for each in fast[1:]] == [each.dtype for each in exact[1:]]
     assert not all(torch.equal(ours, theirs) for ours, theirs in zip(fast, exact, strict=True))
     return distance(fast, exact), distance(plain, exact)
+
+
+def test_a_predicted_centre_is_not_rounded_to_the_positions_that_bfloat16_knows():
+    content = partial(DotAttention, temperature=1.0, normalizer=masked_softmax)
+    attention = PredictiveLocalAttention(query_size=8, key_size=8, content=content, window=2)
+    query, lengths = 3 * torch.randn(2, 50, 8), torch.tensor([100, 300])
+    with narrow():
+        centres = attention.centres(query, lengths, torch.zeros(2, 50))
+        score = attention.position_score(torch.tanh(attention.position_projection(query))).squeeze(-1)
+    exact = lengths.unsqueeze(1) * torch.sigmoid(score.double())
+    torch.testing.assert_close(centres.double(), exact, rtol=0, atol=1e-4)
 
 
 def test_autocast_to_anything_else_is_plain():

@@ -579,6 +579,15 @@ def test_a_run_directory_that_moved_takes_its_paths_along():
     assert (config["run_dir"], config["near"], config["list"]) == ("/b", "/a/runner", ["/b/x"])
 
 
+def test_a_directory_that_is_called_like_a_setting_does_not_change_it():
+    stored = {"kernels": "fast", "run_dir": "fast", "logger": {"save_dir": "fast", "sub_dir": ""}}
+    stored["callbacks"] = {"pictures": {"directory": "fast/alignments"}}
+    config = resume.moved(stored, "fast", "/b")
+    assert config["kernels"] == "fast"
+    assert config["logger"] == {"save_dir": "/b", "sub_dir": ""}
+    assert (config["run_dir"], config["callbacks"]["pictures"]["directory"]) == ("/b", "/b/alignments")
+
+
 @pytest.mark.parametrize(
     "target", ["os.system", "torch.optim.optimizer.os.system", "nmt.callbacks.summary.sys.exit"]
 )
@@ -647,5 +656,8 @@ def test_hydra_is_told_of_the_runs_own_directory_and_keys(tmp_path):
         f"hydra.run.dir={tmp_path}",
     ]
     assert train_script.for_hydra(["data.path=x"]) == ["data.path=x"]
+    assert train_script.for_hydra(["run_dir='a b'"]) == ["run_dir='a b'", "hydra.run.dir='a b'"]
+    for left in (["-m", "run_dir=x"], [f"run_dir={tmp_path}"]):  # a sweep; a run that is there already
+        assert train_script.for_hydra(left) == left
     with pytest.raises(UserError, match=r"nowhere is no run to go on with"):
         train_script.for_hydra(["resume=nowhere"])

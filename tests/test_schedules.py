@@ -64,6 +64,18 @@ def test_a_plateau_of_a_loss_is_one_that_does_not_fall():
 
 
 @pytest.mark.parametrize(
+    ("mode", "scores"), [("max", (36.5, 36.501, 36.502)), ("min", (1.4, 1.3999, 1.3998))]
+)
+def test_a_plateau_does_not_overlook_what_is_a_little_better(mode, scores):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    described = schedules.plateau(optimizer, total_steps=9, factor=0.5, patience=0, mode=mode)
+    for score, rate in ((scores[0], 2.0), (scores[1], 2.0), (scores[2], 2.0), (scores[2], 1.0)):
+        optimizer.step()
+        described["scheduler"].step(score)
+        assert optimizer.param_groups[0]["lr"] == rate
+
+
+@pytest.mark.parametrize(
     ("make", "settings", "message"),
     [
         (schedules.inverse_sqrt, {"warmup_steps": 0}, "warmup_steps=0: give a whole number of at least 1"),
@@ -73,6 +85,11 @@ def test_a_plateau_of_a_loss_is_one_that_does_not_fall():
         (schedules.cosine, {"warmup_steps": 0, "total_steps": math.inf}, "scheduler=constant"),
         (schedules.plateau, {"factor": 1.0, "patience": 1}, r"factor=1\.0: give a number between 0 and 1"),
         (schedules.plateau, {"factor": 0.5, "patience": -1}, "patience=-1"),
+        (
+            schedules.plateau,
+            {"factor": 0.5, "patience": 1, "mode": "up"},
+            r"scheduler\.mode=up: give min or max",
+        ),
     ],
 )
 def test_what_makes_no_schedule_is_refused(make, settings, message):

@@ -5,6 +5,7 @@ from collections import Counter
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -209,8 +210,15 @@ def test_an_epoch_has_as_many_batches_as_were_asked_for(folder, tokenizer):
 
 
 def test_the_largest_batch_is_as_large_as_any(folder, tokenizer):
-    [largest] = data(folder, tokenizer, max_tokens=125).largest_batches(0)
-    assert largest.src.shape == largest.tgt_out.shape == (2, 60)
+    def shapes(**limits: int) -> list[tuple[int, ...]]:
+        largest = data(folder, tokenizer, **limits).largest_batches(0)
+        assert all(batch.src.shape == batch.tgt_out.shape for batch in largest)
+        return [tuple(batch.src.shape) for batch in largest]
+
+    assert shapes(max_tokens=125) == [(5, 25), (2, 60)]  # the most cells, and the most pairs of positions
+    assert shapes(max_tokens=120) == [(2, 60)]
+    assert shapes(max_tokens=100) == [(2, 50)]  # more than one of 60
+    assert shapes(max_tokens=1000, max_length=128) == [(8, 125)]
 
 
 @pytest.mark.parametrize(
@@ -223,6 +231,26 @@ def test_the_largest_batch_is_as_large_as_any(folder, tokenizer):
 def test_what_a_stream_cannot_have_is_refused(folder, tokenizer, changed, message):
     with pytest.raises(UserError, match=message):
         data(folder, tokenizer, **changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"max_length": 61}, r"data\.max_length=61 above half of data\.max_tokens=120: 2 processes"),
+        ({"buffer_pairs": 1}, r"data\.buffer_pairs=1: 2 processes need as many"),
+    ],
+)
+def test_what_could_not_be_dealt_to_all_processes_is_refused_at_the_start(
+    folder, tokenizer, changed, message
+):
+    def begin(world_size: int) -> None:
+        module = data(folder, tokenizer, **changed)
+        module.trainer = SimpleNamespace(world_size=world_size, global_rank=0, current_epoch=0)
+        module.train_dataloader()
+
+    begin(1)
+    with pytest.raises(UserError, match=message):
+        begin(2)
 
 
 @pytest.mark.parametrize(
@@ -263,6 +291,20 @@ def test_pieces_are_drawn_anew_for_each_pass(folder, tokenizer):
         folder, tokenizer, 12, pair_sampler=PairSampler(tokenizer, 0.3, max_length=60, seed=3)
     )
     assert [b.src.tolist() for b in drawn(12, place)] == [b.src.tolist() for b in found[12:]]
+
+
+def test_a_text_of_one_file_is_cut_anew_in_each_pass_too(tmp_path, tokenizer):
+    directory = tmp_path / "data"
+    directory.mkdir()
+    (directory / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LINES))
+    (directory / "val.jsonl").write_text(json.dumps(LINES[0]) + "\n")
+    of = stream(directory, tokenizer, pair_sampler=PairSampler(tokenizer, 0.3, max_length=60, seed=3))
+    pieces: dict[int, set] = {row: set() for row in range(NUM_PAIRS)}
+    for batch in batches(of, 150):
+        for row, ids in zip(batch.indices.tolist(), batch.src.tolist(), strict=True):
+            pieces[row].add(tuple(each for each in ids if each))
+    assert of.place.number >= 2
+    assert sum(len(ways) > 1 for ways in pieces.values()) > NUM_PAIRS / 2
 
 
 def test_guidance_needs_alignments(folder, tokenizer):

@@ -461,6 +461,8 @@ def test_search_runs_on_it():
         ({"tie_source": True}, r"tie_source=true needs one joint vocabulary: set model\.tie_source=false or"),
         ({"alignment_layer": L}, rf"alignment_layer={L}: the decoder has {L} layers, counted from 0"),
         ({"alignment_layer": -1}, rf"alignment_layer=-1: the decoder has {L} layers, counted from 0"),
+        ({"size": 0}, r"model\.size and model\.feedforward_size must be at least 1, got 0 and"),
+        ({"feedforward_size": 0}, r"must be at least 1, got 8 and 0"),
         ({"num_decoder_layers": 0}, r"must be at least 1, got 3 and 0"),
         ({"size": 9, "num_heads": 3}, r"sinusoidal positions need an even model\.size, got 9"),
     ],

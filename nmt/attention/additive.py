@@ -122,7 +122,7 @@ class CoverageAttention(AdditiveAttention):
             size=size,
         )
         if max_fertility is not None and not max_fertility > 0:
-            raise ValueError(f"attention.max_fertility must be above 0, got {max_fertility}")
+            raise ValueError(f"model.attention.max_fertility must be above 0, got {max_fertility}")
         self.max_fertility = max_fertility
         self.coverage_projection = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))  # z
         if max_fertility is not None:

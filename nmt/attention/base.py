@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from nmt import kernels
@@ -41,7 +42,7 @@ class Attention(nn.Module, ABC):
     def __init__(self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer) -> None:
         super().__init__()
         if not temperature > 0:
-            raise ValueError(f"attention.temperature must be above 0, got {temperature}")
+            raise ValueError(f"model.attention.temperature must be above 0, got {temperature}")
         self.query_size, self.key_size = query_size, key_size
         self.temperature, self.normalizer = temperature, normalizer
         self.dropout = Dropout(0.0)
@@ -56,6 +57,12 @@ class Attention(nn.Module, ABC):
     def init_past(self, mask: Tensor) -> Tensor | None:
         """What a mechanism that remembers earlier steps knows before the first [B, ...]; None for the others."""
         return None
+
+    @property
+    def gives_zeros(self) -> bool:
+        """Whether the weight of a real position becomes exactly zero, without a gradient, where its score is low."""
+        weights = self.normalizer(torch.tensor([0.0, 9.0]), torch.ones(2, dtype=torch.bool))
+        return bool((weights == 0).any())
 
     @abstractmethod
     def score(self, query: Tensor, keys: Any) -> Tensor:

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import signal
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -160,6 +161,7 @@ class TranslationDataModule(L.LightningDataModule):
             collate_fn=self._collate,
             num_workers=self.num_workers,
             persistent_workers=False,
+            worker_init_fn=_leave_signals,
             # Workers are seeded by the epoch, and no loader draws from the generator that dropout draws from.
             generator=torch.Generator().manual_seed(mixed(self.seed, sampler.epoch)),
         )
@@ -206,20 +208,40 @@ class StreamingDataModule(TranslationDataModule):
     def train_dataloader(self) -> Iterable[Batch]:
         trainer = self.trainer
         epoch = trainer.current_epoch if trainer else 0
+        num_replicas = trainer.world_size if trainer else 1
+        self._check_blocks(num_replicas)
         return StreamedEpoch(
             self.stream,
             first=epoch * self.epoch_batches,
             length=self.epoch_batches,
             done=self._start[1] if epoch == self._start[0] else 0,
-            num_replicas=trainer.world_size if trainer else 1,
+            num_replicas=num_replicas,
             rank=trainer.global_rank if trainer else 0,
         )
 
+    def _check_blocks(self, num_replicas: int) -> None:
+        """Raise UserError where a block that is still to be read could not be dealt to the processes."""
+        if self.buffer_pairs < num_replicas:
+            raise UserError(
+                f"data.buffer_pairs={self.buffer_pairs}: {num_replicas} processes need as many, or more"
+            )
+        if num_replicas > 1 and 2 * self.max_length > self.max_tokens:  # batches of one pair cannot be halved
+            raise UserError(
+                f"data.max_length={self.max_length} above half of data.max_tokens={self.max_tokens}: {num_replicas} "
+                "processes could not be dealt equally many batches of a stream"
+            )
+
     def largest_batches(self, epoch: int) -> list[Batch]:
-        """One as large as any to come, of unknown pieces."""
-        pieces = [self.tokenizer.unk_id] * (self.max_length - 1) + [self.tokenizer.eos_id]
+        """The largest there may be, of unknown pieces: with the most cells, and with the most pairs of positions."""
+        shapes = [(n, min(self.max_length, self.max_tokens // n)) for n in range(1, self.max_tokens + 1)]
+        most_cells = max(shapes, key=lambda shape: shape[0] * shape[1])
+        most_pairs = max(shapes, key=lambda shape: shape[0] * shape[1] ** 2)
+        return [self._unknown(*shape) for shape in dict.fromkeys((most_cells, most_pairs))]
+
+    def _unknown(self, num_sentences: int, length: int) -> Batch:
+        pieces = [self.tokenizer.unk_id] * (length - 1) + [self.tokenizer.eos_id]
         row = {"index": 0, "src_ids": pieces, "tgt_ids": pieces} | ({"links": []} if self.guided else {})
-        return [self._collate([row] * (self.max_tokens // self.max_length))]
+        return self._collate([row] * num_sentences)
 
     def state_dict(self) -> dict[str, Any]:
         return {"text": self.stream.text.digest, **asdict(self.stream.place)}
@@ -249,6 +271,12 @@ class StreamedEpoch:
     def __iter__(self) -> Iterator[Batch]:
         batches = self.stream.batches(self.first + self.done, num_replicas=self.num_replicas, rank=self.rank)
         return islice(batches, self.length - self.done)
+
+
+def _leave_signals(worker: int) -> None:
+    """Ctrl-C in a terminal is sent to a loader's workers too: the main process heeds it, and ends them."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def make_datamodule(

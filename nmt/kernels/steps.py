@@ -27,8 +27,9 @@ from nmt.kernels.packed import Map, map_of, pooled_map, same
 
 
 class _Gathered:
-    """What the steps with one shared tensor have in common: the tensor [..., I, O], or [..., O, I] where
-    `transposed`; how to multiply by it; and, for its gradient, their inputs and their outputs' gradients."""
+    """What the steps with one shared tensor and one bias, or none, have in common: the tensor [..., I, O], or
+    [..., O, I] where `transposed`; how to multiply by it; and, for its gradient, their inputs and their outputs'
+    gradients."""
 
     def __init__(self, shared: Tensor, transposed: bool) -> None:
         self.inputs: list[Tensor] = []
@@ -80,7 +81,7 @@ def _map(rows: Tensor, dtype: torch.dtype) -> Map:
 # The shared tensors met so far in the block: by what they are and how they are used, the tensor (kept, so that no
 # other takes its place), what its steps have in common, and the token that ties each step to the node which takes
 # the gradient.
-_Pool = dict[tuple[Hashable, bool], tuple[Tensor, _Gathered, Tensor]]
+_Pool = dict[Hashable, tuple[Any, _Gathered, Tensor]]
 _pool: ContextVar[_Pool | None] = ContextVar("pool", default=None)
 
 
@@ -120,10 +121,11 @@ def _at_once(shared: Tensor) -> bool:
 def _step(x: Tensor, shared: Tensor, bias: Tensor | None, *, transposed: bool) -> Tensor:
     pool = _pool.get()
     assert pool is not None
-    key = (same(shared), transposed)
+    key = (same(shared), None if bias is None else same(bias), transposed)
     if key not in pool:
         gathered = _Gathered(shared, transposed)
-        pool[key] = (shared, gathered, _Shared.apply(shared, bias, transposed, gathered))
+        token = _Shared.apply(shared, bias, transposed, gathered)
+        pool[key] = ((shared, bias), gathered, token)  # the first lest another tensor takes their memory
     _, gathered, token = pool[key]
     return _Step.apply(x, token, shared.detach(), None if bias is None else bias.detach(), gathered)
 

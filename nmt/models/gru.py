@@ -150,6 +150,8 @@ class GRUTranslator(Translator):
         if num_layers < 1:
             raise ValueError(f"model.num_layers must be at least 1, got {num_layers}")
         readout_size = embedding_size if readout_size is None else readout_size
+        if readout_size < 1:
+            raise ValueError(f"model.readout_size must be at least 1, got {readout_size}")
         if tie_output and readout_size != embedding_size:
             raise ValueError(
                 f"model.tie_output=true needs readouts as wide as embeddings, got model.readout_size={readout_size} "

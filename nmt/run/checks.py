@@ -27,6 +27,7 @@ NUMBERS = {
     "trainer.check_val_every_n_epoch": (1, True),
     "trainer.log_every_n_steps": (1, False),
     "trainer.accumulate_grad_batches": (1, False),
+    "trainer.limit_train_batches": (ABOVE, True),
     "trainer.gradient_clip_val": (ABOVE, True),  # Lightning's 0 for none would be a limit of 0
     "callbacks.checkpoint.every_n_steps": (1, True),
     "callbacks.checkpoint.every_n_minutes": (ABOVE, True),
@@ -63,6 +64,12 @@ def check_numbers(cfg: DictConfig) -> None:
                 f"{key}={'null' if value is None else value}: give a {'whole ' if whole else ''}number {wanted}"
                 f"{', or null' if or_null else ''}"
             )
+    for key in ("trainer.max_epochs", "trainer.max_steps"):
+        if OmegaConf.select(cfg, key) == 0:
+            raise UserError(f"{key}=0 would train nothing: give at least 1")
+    betas = OmegaConf.select(cfg, "optimizer.betas", default=(0.9, 0.999))
+    if len(betas) != 2:
+        raise UserError(f"optimizer.betas={betas}: give two numbers, as in optimizer.betas=[0.9,0.999]")
 
 
 def check_trainer(trainer: DictConfig, fixed: dict[str, Any]) -> None:
@@ -97,6 +104,10 @@ def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, h
         if (has_attention or not name.startswith("val/attention/"))
         and ((has_attention and has_gold) or name != "val/aer")
     ]
+    if OmegaConf.select(cfg, "callbacks.early_stopping.check_on_train_epoch_end", default=False):
+        raise UserError(
+            "callbacks.early_stopping.check_on_train_epoch_end=true: it goes by a validation's scores: leave it out"
+        )
     for key in ("callbacks.checkpoint", "callbacks.early_stopping", "scheduler"):
         monitor, mode = (OmegaConf.select(cfg, f"{key}.{name}") for name in ("monitor", "mode"))
         if monitor is None:

@@ -68,6 +68,10 @@ class TransformerTranslator(Translator):
         word_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if min(size, feedforward_size) < 1:
+            raise ValueError(
+                f"model.size and model.feedforward_size must be at least 1, got {size} and {feedforward_size}"
+            )
         if num_heads < 1 or size % num_heads:
             raise ValueError(f"model.num_heads must divide model.size={size}, got {num_heads}")
         if min(num_encoder_layers, num_decoder_layers) < 1:
