@@ -1,5 +1,7 @@
 """The memory that a process holds."""
 
+import contextlib
+import ctypes
 import resource
 import sys
 from pathlib import Path
@@ -21,3 +23,13 @@ def most_memory() -> int:
     """The most bytes that this process has held at once, mapped files too."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def give_back() -> None:
+    """Return to the system what the C library's allocator holds for nobody.
+
+    Of tensors of many sizes it keeps ever more, in gaps that the next ones do not fit. Only glibc has such a call, and
+    only it has the need.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,5 +1,6 @@
 """Runs that are watched: losses that are no numbers or jump, batches and disks that are too large or full."""
 
+import ctypes
 import json
 import logging
 import math
@@ -23,10 +24,11 @@ from nmt.callbacks import (
 )
 from nmt.callbacks.alignments import MOST_FRAMES, most_crowded
 from nmt.callbacks.losses import num_deviations_above
-from nmt.callbacks.memory import is_out_of_memory
+from nmt.callbacks.memory import OFTEN, is_out_of_memory
 from nmt.callbacks.randomness import random_state
 from nmt.data.batching import TokenBatchSampler, collate
 from nmt.errors import UserError
+from nmt.memory import held_memory
 from tests.test_module import examples, make_module
 
 
@@ -204,6 +206,24 @@ def test_what_a_process_holds_is_measured_and_logged():
     assert step == 16
     assert after["train/memory"] - before["train/memory"] == pytest.approx(100, abs=5)
     assert (callback.first, callback.last) == (before["train/memory"] * 2**20, after["train/memory"] * 2**20)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="no glibc")
+@pytest.mark.parametrize("when", ["validation", "batch"])
+def test_what_nobody_holds_is_given_back(when):
+    callback, module = LogMemory(), SimpleNamespace(device=torch.device("cpu"))
+    blocks = [b"x" * 100_000 for _ in range(1000)]  # small ones, which the allocator keeps
+    last = b"y" * 100_000  # behind them, so that they are a gap
+    del blocks
+    before = held_memory()
+    if when == "validation":
+        callback.on_validation_end(trainer(loggers=[]), module)
+    else:
+        callback.on_train_batch_end(trainer(), module, None, None, OFTEN - 2)
+        assert held_memory() > before - 2**20
+        callback.on_train_batch_end(trainer(), module, None, None, OFTEN - 1)
+    assert held_memory() < before - 60 * 2**20
+    assert len(last) == 100_000
 
 
 def test_frames_stay_few_and_evenly_spread_over_any_number_of_validations():

@@ -10,7 +10,9 @@ from nmt.callbacks.randomness import random_state, set_random_state
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
-from nmt.memory import held_memory, most_memory
+from nmt.memory import give_back, held_memory, most_memory
+
+OFTEN = 250  # batches
 
 
 class TryLargestBatch(Callback):
@@ -51,15 +53,23 @@ class TryLargestBatch(Callback):
 class LogMemory(Callback):
     """Logs the MiB that rank 0 holds at each validation, so that what grows is seen: `train/memory`.
 
-    Files that are mapped, as the cached corpus is, do not count; where the system does not tell, the most so far is
-    logged. On a GPU its tensors are `train/gpu_memory`.
+    What the allocator holds for nobody is given back before, and every `OFTEN` batches. Files that are mapped, as the
+    cached corpus is, do not count; where the system does not tell, the most so far is logged. On a GPU its tensors are
+    `train/gpu_memory`.
     """
 
     def __init__(self) -> None:
         self.first: int | None = None  # bytes at the first validation and the last, of this start of the run
         self.last: int | None = None
 
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if batch_idx % OFTEN == OFTEN - 1:
+            give_back()
+
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        give_back()
         self.last = held_memory() or most_memory()
         self.first = self.last if self.first is None else self.first
         metrics = {"train/memory": self.last / 2**20}
