@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Score, Signature
-from sacrebleu.significance import PairedTest
 
 from nmt.errors import UserError
 
@@ -213,69 +212,80 @@ def paired_tests(
 ) -> list[dict[str, dict[str, Any]]]:
     """Each system's scores, as of `score_with`, with two p-values of its difference from the first system.
 
-    p_bootstrap: paired bootstrap over `num_bootstrap` resamples (Koehn 2004), by sacreBLEU. p_randomization: paired
-    approximate randomisation over `num_trials` swaps (Riezler and Maxwell 2005), with sacreBLEU's draws. Both
-    two-sided, None for the first system and uncorrected for how many systems there are. A difference as large as the
-    one observed counts against it, as in the paper: sacreBLEU counts only greater ones, and so would call it sure
-    where few sentences differ. For the same reason the bootstrap's is 1.0 for a system that scores just as the first.
+    p_bootstrap: paired bootstrap over `num_bootstrap` resamples (Koehn 2004). p_randomization: paired approximate
+    randomisation over `num_trials` swaps (Riezler and Maxwell 2005). Both two-sided, with sacreBLEU's draws, None for
+    the first system and uncorrected for how many systems there are.
+
+    They are not sacreBLEU's own p. Its bootstrap takes absolute differences before it centres them, which is near half
+    of a two-sided p and never above 0.5; its randomisation leaves out trials that differ just as much as observed, and
+    so would call a difference sure where few sentences differ.
     """
-    for hypotheses in systems:
-        _check_counts(hypotheses, references)
     if num_bootstrap < 1 or num_trials < 1:
         raise UserError(f"paired tests need resamples: got {num_bootstrap} resamples and {num_trials} trials")
-    named: list[tuple[str, Sequence[str]]] = [
-        (str(number), list(hypotheses)) for number, hypotheses in enumerate(systems)
+    results = [
+        score_with(metrics, hypotheses, references, num_bootstrap=num_bootstrap) for hypotheses in systems
     ]
-    for metric in metrics.values():
-        metric.n_bootstrap = metric.seed = None
-    signatures, table = PairedTest(
-        named, metrics, [list(references)], test_type="bs", n_samples=num_bootstrap
-    )()
-    # sacreBLEU keys both by its own names, such as chrF2, in the order of `metrics`.
-    columns: list[Any] = [column for key, column in table.items() if key != "System"]
-    results: list[dict[str, dict[str, Any]]] = [{} for _ in systems]
-    for (name, metric), signature, bootstrap in zip(
-        metrics.items(), signatures.values(), columns, strict=True
-    ):
+    for name, metric in metrics.items():
         counts = [
-            np.array(metric._extract_corpus_statistics(list(each), [list(references)])) for each in systems
+            np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]))
+            for hypotheses in systems
         ]
-        for number, result in enumerate(bootstrap):
-            same = number > 0 and result.score == bootstrap[0].score
-            results[number][name] = {
-                "score": float(result.score),
-                "signature": str(signature),
-                "ci": float(result.ci),
-                "p_bootstrap": 1.0 if same else result.p_value,
-                "p_randomization": (
-                    _p_randomization(metric, counts[0], counts[number], num_trials) if number else None
-                ),
+        results[0][name] |= {"p_bootstrap": None, "p_randomization": None}
+        for own, result in zip(counts[1:], results[1:], strict=True):
+            result[name] |= {
+                "p_bootstrap": _p_bootstrap(metric, counts[0], own, num_bootstrap),
+                "p_randomization": _p_randomization(metric, counts[0], own, num_trials),
             }
     return results
+
+
+def _p_bootstrap(metric: Metric, first: np.ndarray, second: np.ndarray, num_resamples: int) -> float:
+    """`(1 + #{|d_b - mean d_b| >= |d|}) / (1 + num_resamples)`: d between two systems, d_b between the two on sentences
+    that were drawn with replacement (Koehn 2004; centred, for two sides, as Efron and Tibshirani 1993, 16.4).
+
+    first, second [N, counts]: what the metric counts in each sentence.
+    """
+    num_sentences = len(first)
+    rows = _generator().choice(num_sentences, size=(num_resamples, num_sentences), replace=True)
+    differences = np.array(
+        [
+            _difference(metric, drawn @ first, drawn @ second)
+            for drawn in (np.bincount(each, minlength=num_sentences) for each in rows)
+        ]
+    )
+    observed = _difference(metric, first.sum(axis=0), second.sum(axis=0))
+    return _share(np.abs(differences - differences.mean()), abs(observed))
 
 
 def _p_randomization(metric: Metric, first: np.ndarray, second: np.ndarray, num_trials: int) -> float:
     """`(1 + #{|d_r| >= |d|}) / (1 + num_trials)`: d between two systems, d_r between two that drew lots for each
     sentence (Riezler and Maxwell 2005, algorithm 1).
 
-    first, second [N, counts]: what the metric counts in each sentence. Rounding makes no difference smaller.
+    first, second [N, counts]: what the metric counts in each sentence.
     """
-    seed = os.environ.get("SACREBLEU_SEED", "12345")
-    rng = np.random.default_rng(None if seed.lower() == "none" else int(seed))
-    swapped = rng.integers(2, size=(num_trials, len(first)), dtype=bool)
-
-    def score_of(counts: list[float]) -> float:
-        return metric._aggregate_and_compute([counts]).score
-
-    def difference(one: np.ndarray, other: np.ndarray) -> float:
-        return abs(score_of(one.tolist()) - score_of(other.tolist()))
-
+    swapped = _generator().integers(2, size=(num_trials, len(first)), dtype=bool)
     whole_first, whole_second = first.sum(axis=0), second.sum(axis=0)
     drawn = swapped @ first + ~swapped @ second  # [num_trials, counts]; the other system has the rest
     rest = whole_first + whole_second - drawn
-    differences = [difference(*pair) for pair in zip(drawn, rest, strict=True)]
-    observed = difference(whole_first, whole_second)
-    return (1 + int(np.sum(np.array(differences) >= observed - 1e-9))) / (1 + num_trials)
+    differences = np.array([_difference(metric, *pair) for pair in zip(drawn, rest, strict=True)])
+    return _share(np.abs(differences), abs(_difference(metric, whole_first, whole_second)))
+
+
+def _generator() -> np.random.Generator:
+    """As sacreBLEU seeds its own."""
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    return np.random.default_rng(None if seed.lower() == "none" else int(seed))
+
+
+def _difference(metric: Metric, one: np.ndarray, other: np.ndarray) -> float:
+    """Of the scores that counts over all sentences give, `other`'s less `one`'s."""
+    before, after = (metric._aggregate_and_compute([counts.tolist()]).score for counts in (one, other))
+    return after - before
+
+
+def _share(differences: np.ndarray, observed: float) -> float:
+    """`(1 + #{differences >= observed}) / (1 + how many)`: rounding makes none smaller."""
+    return (1 + int(np.sum(differences >= observed - 1e-9))) / (1 + len(differences))
 
 
 def digest(sources: Sequence[str], references: Sequence[str]) -> str:
