@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import alignment, plotting
@@ -18,6 +19,7 @@ SYMMETRIZATIONS = ("intersection", "union", "grow-diag", "grow-diag-final", "gro
 DEFAULTS: Any = OmegaConf.load(CONFIGS / "align.yaml")
 
 Gold = list[tuple[Links, Links]]  # sure and possible links of each pair
+Weights = list[np.ndarray | None]  # [target words, source words] of each pair
 
 
 def align(cfg: DictConfig) -> AlignmentScore | None:
@@ -26,16 +28,18 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     if cfg.alignment is not None:
         links = [sure for sure, _ in alignment.read_alignments(cfg.alignment, possible=False)]
         return score(links, read_gold(cfg, len(links), cfg.alignment))
-    weights = {"checkpoint": cfg.checkpoint, "average": cfg.average}
-    run = Run.load(cfg.run, **weights, device=cfg.device)
+    which = {"checkpoint": cfg.checkpoint, "average": cfg.average}
+    run = Run.load(cfg.run, **which, device=cfg.device)
     sources, targets = list(read_lines(Path(cfg.src))), list(read_lines(Path(cfg.tgt)))
     if len(sources) != len(targets):
         raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
-    reverse = None if cfg.reverse_run is None else Run.load(cfg.reverse_run, **weights, device=cfg.device)
-    if reverse is not None and run.languages == reverse.languages is not None:
-        raise UserError(
-            f"reverse_run={cfg.reverse_run} translates in the direction of {cfg.run}, not in the other"
-        )
+    reverse = None if cfg.reverse_run is None else Run.load(cfg.reverse_run, **which, device=cfg.device)
+    if reverse is not None and None not in (run.languages, reverse.languages):
+        there, back = (" to ".join(each.languages) for each in (run, reverse))
+        if reverse.languages != run.languages[::-1]:
+            raise UserError(
+                f"reverse_run={cfg.reverse_run} translates {back}, which is not {there} in reverse"
+            )
     for directory, each in ((cfg.run, run), (cfg.reverse_run, reverse)):
         if each is not None and not each.translator.has_attention:
             raise UserError(f"{directory} has no attention: it aligns nothing")
@@ -43,15 +47,16 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     if cfg.search:
         assert gold is not None
         return search(cfg, run, sources, targets, gold)
-    links = links_of(cfg, run, sources, targets)
+    weights = weights_of(cfg, run, sources, targets)
+    links = links_of(cfg, weights)
     if reverse is not None:
-        backward = links_of(cfg, reverse, targets, sources)
+        backward = links_of(cfg, weights_of(cfg, reverse, targets, sources))
         links = [
             alignment.symmetrize(one, {(i, j) for j, i in other}, cfg.symmetrization)
             for one, other in zip(links, backward, strict=True)
         ]
     if cfg.page is not None or cfg.heatmaps is not None:
-        draw(cfg, run, sources, targets, gold)
+        draw(cfg, run, weights, sources, targets, gold)
     lines = [alignment.format_pharaoh(each) for each in links]
     if cfg.output is not None:
         write_atomically(Path(cfg.output), "".join(f"{line}\n" for line in lines))
@@ -60,19 +65,29 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     return None if gold is None else score(links, gold)
 
 
-def links_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> list[Links]:
+def weights_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> Weights:
+    """The weights between the words of each pair; None for one that the model cannot read."""
+    return run.align(sources, targets, layer=cfg.layer, head=cfg.head, reading=cfg.reading)
+
+
+def links_of(cfg: DictConfig, weights: Weights) -> list[Links]:
     """The links (source word, target word) of each pair."""
-    weights = run.align(sources, targets, layer=cfg.layer, head=cfg.head, reading=cfg.reading)
     return [
         set() if each is None else alignment.links_from_weights(each, cfg.method, threshold=cfg.threshold)
         for each in weights
     ]
 
 
-def draw(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], gold: Gold | None) -> None:
+def draw(
+    cfg: DictConfig,
+    run: Run,
+    weights: Weights,
+    sources: list[str],
+    targets: list[str],
+    gold: Gold | None,
+) -> None:
     """Draw the weights between the words of each pair, gold links outlined."""
     sures = [None] * len(sources) if gold is None else [sure for sure, _ in gold]
-    weights = run.align(sources, targets, layer=cfg.layer, head=cfg.head, reading=cfg.reading)
     pictures = {
         number: plotting.Sentence(each, source.split(), target.split(), title=f"line {number}", gold=sure)
         for number, (each, source, target, sure) in enumerate(
@@ -84,7 +99,7 @@ def draw(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], gold
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
         title = f"{Path(cfg.src).name}, aligned by {Path(cfg.run).name}"
-        plotting.write_page(list(pictures.values()), cfg.page, title=title)
+        plotting.write_page(list(pictures.values()), cfg.page, title=title, languages=run.languages)
 
 
 def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], gold: Gold) -> AlignmentScore:
@@ -103,6 +118,8 @@ def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], go
                     links = found.setdefault((layer, head, reading), [set() for _ in sources])
                     words = run.between_words(chosen, sources[row], targets[row], reading)
                     links[row] = alignment.links_from_weights(words, cfg.method, threshold=cfg.threshold)
+    if not found:
+        raise UserError(f"{cfg.src}: the model can read none of the pairs: there is nothing to search")
     sures, possibles = [sure for sure, _ in gold], [possible for _, possible in gold]
     scores = {key: alignment.score_alignments(links, sures, possibles) for key, links in found.items()}
     print(f"{'layer':>5}  {'head':>5}  {'reading':8}  AER    precision  recall")

@@ -53,7 +53,8 @@ def translate(cfg: DictConfig) -> None:
     if cfg.heatmaps is not None:
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
-        plotting.write_page(list(pictures.values()), cfg.page, title=f"Translations by {run.directory.name}")
+        title = f"Translations by {run.directory.name}"
+        plotting.write_page(list(pictures.values()), cfg.page, title=title, languages=run.languages)
 
 
 def check(cfg: DictConfig) -> None:

@@ -3,6 +3,7 @@
 import importlib.util
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import torch
 from datasets import Dataset
 from omegaconf import OmegaConf
 
-from nmt import alignment
+from nmt import alignment, plotting
 from nmt.commands import settle
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -173,6 +174,33 @@ def test_symmetrising_joins_two_directions_over_the_same_words(gru, tmp_path_fac
             assert links == alignment.symmetrize(one, {(i, j) for j, i in other}, method)
 
 
+def test_the_run_s_own_direction_comes_first_in_symmetrising(gru, tmp_path_factory, files, monkeypatch):
+    """It matters to grow-diag-final, whose last links are taken from one after the other."""
+    reverse = make_run(tmp_path_factory.mktemp("reverse"), "attention=luong_general", *SMALL)
+    given: list[tuple] = []
+    symmetrize = alignment.symmetrize
+    monkeypatch.setattr(alignment, "symmetrize", lambda *each: given.append(each) or symmetrize(*each))
+    align(run=gru, reverse_run=reverse, src=files["src"], tgt=files["tgt"], gold=files["gold"])
+    forward = [alignment.links_from_weights(w) for w in Run.load(gru).align(SOURCES, TARGETS)]
+    assert [one for one, _, _ in given] == forward
+
+
+def test_a_reverse_run_of_other_languages_is_refused(gru, tmp_path, files):
+    """Only where both say what they were trained on."""
+    runs = {}
+    for name, languages in {"en-vi": ("en", "vi"), "vi-en": ("vi", "en"), "en-de": ("en", "de")}.items():
+        runs[name] = tmp_path / name
+        shutil.copytree(gru, runs[name])
+        config = OmegaConf.load(gru / "config.yaml")
+        config.data = dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
+        OmegaConf.save(config, runs[name] / "config.yaml")
+    settings = {"src": files["src"], "tgt": files["tgt"], "gold": files["gold"]}
+    assert align(run=runs["en-vi"], reverse_run=runs["vi-en"], **settings) is not None
+    for other, direction in (("en-vi", "en to vi"), ("en-de", "en to de")):
+        with pytest.raises(UserError, match=f"translates {direction}, which is not en to vi in reverse"):
+            align(run=runs["en-vi"], reverse_run=runs[other], **settings)
+
+
 def test_search_scores_every_layer_and_head_in_both_readings(transformer, files, capsys):
     best = align(run=transformer, src=files["src"], tgt=files["tgt"], gold=files["gold"], search="true")
     lines = capsys.readouterr().out.splitlines()
@@ -191,10 +219,19 @@ def test_search_scores_every_layer_and_head_in_both_readings(transformer, files,
     assert chosen["1", "0", "fed"] == pytest.approx(alone.aer, abs=5e-4)
 
 
-def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path):
-    page, heatmaps = tmp_path / "page.html", tmp_path / "heatmaps"
+def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path, monkeypatch):
+    page, heatmaps, drawn = tmp_path / "page.html", tmp_path / "heatmaps", []
+
+    def noted(*arguments, title, gold):
+        drawn.append((title, gold))
+        return plotting.heatmap(*arguments, title=title, gold=gold)
+
+    monkeypatch.setattr("nmt.plotting.document.heatmap", noted)
     align(run=gru, src=files["src"], tgt=files["tgt"], gold=files["gold"], page=page, heatmaps=heatmaps)
     assert "house" in page.read_text("utf-8")
+    assert 'lang="vi"' not in page.read_text("utf-8")  # the run does not say its languages
+    gold = [sure for sure, _ in alignment.read_alignments(files["gold"])]
+    assert drawn == [(f"line {n}", gold[n - 1]) for n in (1, 2, 4)]
     names = {path.name for path in heatmaps.iterdir()}
     assert names == {f"line_0000{n}.{form}" for n in (1, 2, 4) for form in ("png", "svg")}
 
@@ -526,8 +563,14 @@ def test_what_learned_positions_cannot_hold_is_cut_or_left_out_with_a_word(tmp_p
     assert weights[1] is None
     np.testing.assert_allclose(weights[0], run.align([short], [target])[0], atol=1e-6)
     assert "1 of 2 pairs have more than the 12 pieces that the model can read" in caplog.text
-    scores, _ = run.score(Dataset.from_dict({"src": [short, long], "tgt": [target] * 2}), num_bootstrap=0)
+    pairs = {"src": [short, long], "tgt": [target] * 2, "alignment": ["0-0", "0-0 1-1"]}
+    scores, _ = run.score(Dataset.from_dict(pairs), num_bootstrap=0)
     assert scores["num_sentences"] == 2
+    assert (scores["aer"]["precision"], scores["aer"]["recall"]) == (1, 1 / 3)  # a pair unread links nothing
+    files = [written(tmp_path / name, *lines) for name, lines in (("src", [long]), ("tgt", [target]))]
+    gold = written(tmp_path / "gold", "0-0")
+    with pytest.raises(UserError, match="the model can read none of the pairs: there is nothing to search"):
+        align(run=tmp_path, src=files[0], tgt=files[1], gold=gold, search="true")
     scores, _ = run.score(Dataset.from_dict({"src": [long], "tgt": [target]}), num_bootstrap=0)
     assert "attention" not in scores
 

@@ -104,6 +104,10 @@ def test_statistics_are_means_over_pieces():
     assert found["locality"] == pytest.approx((1 + 1 + 0.75) / 3)
     assert found["coverage"] == pytest.approx(4 / 6)
     assert found["diagonality"] == pytest.approx(1 / 2)  # the second has one row, which does not move
+    # As the rows of local_p, which sum to less than 1.
+    faint = alignment.statistics([0.3 * np.eye(2), np.zeros((1, 2))])
+    assert (faint["concentration"], faint["locality"]) == pytest.approx((2 / 3, 2 / 3))
+    assert (faint["entropy"], faint["coverage"]) == (0, 2 / 4)
     barely = alignment.statistics([np.array([[0.45, 0.55], [0.0, 0.0]])])
     assert barely["coverage"] == 1 / 2  # half a piece's worth is asked for
     with pytest.raises(ValueError, match="0 sentences"):

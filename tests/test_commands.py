@@ -1,5 +1,6 @@
 """The scripts as a person runs them: one small training run, then every verb over its directory."""
 
+import io
 import json
 import os
 import re
@@ -8,10 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from nmt import alignment, plotting
 from nmt.data.readers import decoded
+from nmt.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
@@ -73,7 +78,6 @@ def test_the_end_says_what_was_trained_how_long_how_well_and_where_it_is(run_dir
         r"trained  GRUTranslator, [\d,]{5,} parameters: 2 epochs, \d+ steps",
         r"time     0:\d\d:\d\d over [\d,]+ target pieces, [\d,]+ a second",
         r"memory   \d\.\d\d GiB at most; this process held \d+ MiB at the first validation and \d+ MiB at the last",
-        r"scores   val/bleu \d+\.\d\d at step \d+ \(best\), \d+\.\d\d \(last\)",
         rf"run      {place}: checkpoints/, and tensorboard --samples_per_plugin images=200 --logdir {place}",
         rf"test of {place}",
     ):
@@ -98,8 +102,6 @@ def test_a_run_directory_holds_what_the_contract_names(run_dir):
 
 
 def test_tensorboard_has_the_tags_of_the_contract(run_dir):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     events = EventAccumulator(str(run_dir), size_guidance={"images": 0}).Reload()
     tags = events.Tags()
     assert {
@@ -124,6 +126,79 @@ def test_tensorboard_has_the_tags_of_the_contract(run_dir):
     assert "val/translations/text_summary" in tags["tensors"]
 
 
+@pytest.fixture(scope="module")
+def events(run_dir) -> EventAccumulator:
+    return EventAccumulator(str(run_dir), size_guidance={"scalars": 0, "images": 0, "tensors": 0}).Reload()
+
+
+def values(events: EventAccumulator, tag: str) -> list[float]:
+    return [each.value for each in events.Scalars(tag)]
+
+
+def test_what_was_shown_last_is_what_the_last_checkpoint_does(run_dir, events):
+    run = Run.load(run_dir, checkpoint="last", device="cpu")
+    val = run.split("val")
+    scores, translations = run.score(val, num_bootstrap=0, beam_size=1)
+    for tag, expected in (("bleu", scores["bleu"]), ("chrf", scores["chrf"]), ("aer", scores["aer"])):
+        assert values(events, f"val/{tag}")[-1] == pytest.approx(expected["score"], rel=1e-5)
+    weights = [run.choose_head(each, None, None) for _, each in run.attentions(val["src"], val["tgt"])]
+    for name, expected in alignment.statistics(weights).items():
+        assert values(events, f"val/attention/{name}")[-1] == pytest.approx(expected, rel=1e-4), name
+    shown = events.Tensors("val/translations/text_summary")[-1].tensor_proto.string_val[0].decode()
+    expected = [
+        f"| {row} | {val[row]['src']} | {val[row]['tgt']} | {translations[row].text} |" for row in range(5)
+    ]
+    assert shown.splitlines()[2:] == expected
+
+
+def test_a_picture_shows_the_weights_of_its_step_and_sentence(run_dir, events):
+    run = Run.load(run_dir, checkpoint="last", device="cpu")
+    val = run.split("val")
+    for tag in [tag for tag in events.Tags()["images"] if tag.startswith("val/alignment/")]:
+        row, shown = int(tag.rpartition("/")[2]), events.Images(tag)[-1]
+        [weights] = run.align([val[row]["src"]], [val[row]["tgt"]])
+        figure = plotting.heatmap(
+            weights,
+            val[row]["src"].split(),
+            val[row]["tgt"].split(),
+            title=f"sentence {row}, step {shown.step}",
+            gold=alignment.parse_talp(val[row]["alignment"])[0],
+        )
+        picture = np.asarray(Image.open(io.BytesIO(shown.encoded_image_string)))
+        difference = np.abs(picture.astype(int) - plotting.to_array(figure))
+        assert (difference > 3).mean() < 1e-3, tag  # a digit may round otherwise
+        file = run_dir / "alignments" / f"val_{row:04d}_step_{shown.step:06d}.png"
+        assert (np.abs(np.asarray(Image.open(file))[..., :3].astype(int) - picture) > 3).mean() < 1e-3
+
+
+def test_what_is_said_at_the_end_is_what_was_logged_and_written(run_dir, workspace, events):
+    said = (workspace / "said").read_text("utf-8")
+    scores = json.loads((run_dir / "metrics.json").read_text("utf-8"))
+    for name in ("bleu", "chrf", "ter", "aer"):
+        assert values(events, f"test/{name}") == pytest.approx([scores[name]["score"]])
+    aer = scores["aer"]
+    assert f"AER  {aer['score']:.3f}  precision {aer['precision']:.3f}  recall {aer['recall']:.3f}\n" in said
+    run = Run.load(run_dir, device="cpu")
+    test = run.split("test")
+    links = [alignment.links_from_weights(each) for each in run.align(test["src"], test["tgt"])]
+    sures, possibles = zip(*map(alignment.parse_talp, test["alignment"]), strict=True)
+    of_links = alignment.score_alignments(links, sures, possibles)
+    expected = {"score": of_links.aer, "precision": of_links.precision, "recall": of_links.recall}
+    assert aer == pytest.approx(expected)
+    bleu = events.Scalars("val/bleu")
+    best = max(bleu, key=lambda each: each.value)
+    assert (
+        f"scores   val/bleu {best.value:.4g} at step {best.step:,} (best), {bleu[-1].value:.4g} (last)"
+        in said
+    )
+    assert values(events, "val/perplexity") == pytest.approx(np.exp(values(events, "val/loss")), rel=1e-5)
+    found = re.search(r"time     0:(\d\d):(\d\d) over ([\d,]+) target pieces, ([\d,]+) a second", said)
+    assert found
+    minutes, seconds, pieces, rate = (int(each.replace(",", "")) for each in found.groups())
+    assert pieces / rate == pytest.approx(60 * minutes + seconds, abs=0.6)
+    assert scores["training"]["tokens_per_second"] == pytest.approx(rate, abs=1)
+
+
 def test_evaluate_repeats_the_scores_of_training_also_after_a_move(run_dir, workspace):
     expected = json.loads((run_dir / "metrics.json").read_text("utf-8"))
     moved = workspace / "moved"
@@ -143,8 +218,6 @@ def test_evaluate_repeats_the_scores_of_training_also_after_a_move(run_dir, work
 
 
 def test_the_hypotheses_score_the_same_with_sacrebleus_own_command(run_dir, workspace):
-    from nmt.run import Run
-
     references = workspace / "references.txt"
     references.write_text("".join(f"{line}\n" for line in Run.load(run_dir).split("test")["tgt"]), "utf-8")
     command = [sys.executable, "-m", "sacrebleu", str(references), "-i", str(run_dir / "hypotheses.txt")]

@@ -491,7 +491,7 @@ REQUESTS = {
     "one file for two": ("translate", ["output=FILE", "alignments=FILE"], ["=FILE is the file of output too"]),
     "a decoding setting there is not": ("translate", ["+decoding.foo=1"], ["there is no setting foo of decoding"]),
     "an ensemble that aligns": ("align", ["run=[RUN,RUN]"], ["run is a list"]),
-    "twice the same direction": ("align", ["reverse_run=RUN"], ["reverse_run=RUN translates in the direction of"]),
+    "twice the same direction": ("align", ["reverse_run=RUN"], ["reverse_run=RUN translates", "in reverse"]),
     "a threshold beyond all weights": (
         "align",
         ["method=threshold", "threshold=7"],

@@ -17,6 +17,7 @@ from PIL import Image, ImageSequence
 
 from nmt import plotting
 from nmt.plotting import fonts
+from nmt.plotting.sentence import shortened
 
 SOURCE, TARGET = ["the", "old", "teacher", "pays", "$5$"], ["giáo", "viên", "già", "trả", "nghiêng", "ượ"]
 
@@ -111,7 +112,7 @@ def test_a_character_without_a_glyph_is_one_message_however_often_it_is_drawn(ca
         for _ in range(2):
             plotting.to_array(plotting.heatmap([[1.0]], ["\U0010fffd"], ["a"]))
     assert len(caplog.records) == 1
-    assert "install a font" in caplog.text
+    assert "install one that does" in caplog.text
 
 
 def test_other_warnings_are_not_swallowed():
@@ -311,6 +312,22 @@ class Page(HTMLParser):
 
 
 HOSTILE = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "&amp;"]
+
+
+def test_a_word_without_end_leaves_room_for_the_weights():
+    word = "data:" + "x" * 10_000 + "end"
+    pixels = plotting.to_array(plotting.heatmap(np.eye(2), [word, "a"], ["b", word]))
+    assert max(pixels.shape) < 1000
+    assert shortened(word) == "data:" + "x" * 15 + "…" + "x" * 16 + "end"
+    assert (len(shortened(word)), shortened("y" * 40)) == (40, "y" * 40)
+
+
+def test_a_page_tells_a_browser_its_languages(tmp_path):
+    sentence = plotting.Sentence(np.eye(2), ["a", "b"], ["c", "d"])
+    plotting.write_page([sentence], tmp_path / "page.html", title="x", languages=("en", "vi"))
+    page = Page((tmp_path / "page.html").read_text("utf-8"))
+    assert page.find("th", scope="row", lang="vi") == ["c", "d"]
+    assert page.find("th", scope="col", lang="en") == ["a", "b"]
 
 
 def test_a_web_page_shows_words_weights_and_gold_of_each_sentence():

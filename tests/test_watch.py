@@ -1,10 +1,13 @@
 """Runs that are watched: losses that are no numbers or jump, batches and disks that are too large or full."""
 
 import ctypes
+import html
 import json
 import logging
 import math
 import operator
+import re
+import warnings
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +29,7 @@ from nmt.callbacks.alignments import MOST_FRAMES, most_crowded
 from nmt.callbacks.losses import num_deviations_above
 from nmt.callbacks.memory import OFTEN, is_out_of_memory
 from nmt.callbacks.randomness import random_state
+from nmt.callbacks.scores import _as_it_is
 from nmt.data.batching import TokenBatchSampler, collate
 from nmt.errors import UserError
 from nmt.memory import held_memory
@@ -271,3 +275,17 @@ def test_a_model_that_gives_no_numbers_ends_validation_in_one_line():
     validating = trainer(datamodule=None, val_dataloaders=[batch()], num_val_batches=[1], global_step=12)
     with pytest.raises(UserError, match=r"validation after step 12: the model gives .* lower optimizer\.lr"):
         ScoreValidation(num_samples=0).on_validation_epoch_end(validating, module.eval())
+
+
+@pytest.mark.parametrize(
+    "text", ["a | b", r"a \| b", "__init__ *x* `y` ~z~", "[a](b)", "![a](b)", "<b>a</b> &amp; & #1"]
+)
+def test_a_sample_translation_is_shown_as_it_is(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from tensorboard.plugin_util import markdown_to_safe_html  # TensorBoard's own
+
+    table = f"| | source | reference |\n|---|---|---|\n| 0 | {_as_it_is(text)} | c |"
+    shown = markdown_to_safe_html(table)
+    cells = [html.unescape(each) for each in re.findall(r"<td>(.*?)</td>", shown)]
+    assert cells == ["0", text, "c"]

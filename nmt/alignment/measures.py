@@ -120,7 +120,8 @@ STATISTICS = ("entropy", "concentration", "locality", "coverage", "diagonality")
 
 
 def statistics(weights: Iterable[Any]) -> dict[str, float]:
-    """Means over sentences' weights [T, S] (each without padding).
+    """Means over sentences' weights [T, S] (each without padding), of rows that are scaled to sum to one where they do
+    not, as those of `local_p` (a row of zeros stays).
 
     entropy: nats, over all target pieces. concentration: the largest weight, over all target pieces. locality:
     nearness to the diagonal, over all target pieces. coverage: the share of source positions that receive at
@@ -128,7 +129,9 @@ def statistics(weights: Iterable[Any]) -> dict[str, float]:
     are none.
     """
     entropies, largest, local, covered, diagonal = [], [], [], [], []
-    for each in weights:
+    for given in weights:
+        sums = as_array(given).sum(axis=-1, keepdims=True)
+        each = as_array(given) / np.where(sums > 0, sums, 1)
         entropies.append(entropy(each))
         largest.append(concentration(each))
         local.append(locality(each))

@@ -1,5 +1,6 @@
 """Scores and sample translations at each validation."""
 
+import re
 from typing import Any
 
 import lightning as L
@@ -66,6 +67,11 @@ class ScoreValidation(Callback):
         table = ["| | source | reference | translation |", "|---|---|---|---|"]
         for row in rows[: self.num_samples]:
             cells = (data.val_text[row]["src"], data.val_text[row]["tgt"], translations[row])
-            table.append(f"| {row} | " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+            table.append(f"| {row} | " + " | ".join(map(_as_it_is, cells)) + " |")
         for writer in tensorboard_writers(trainer):
             writer.add_text("val/translations", "\n".join(table), trainer.global_step)
+
+
+def _as_it_is(text: str) -> str:
+    """The text with entities for what Markdown and HTML, which TensorBoard reads it as, would take for their own."""
+    return re.sub(r"[&<>\\`*_\[\]|~]", lambda found: f"&#{ord(found[0])};", text)

@@ -26,8 +26,8 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
     kept = trainer.checkpoint_callback
     if isinstance(kept, Checkpoints) and kept.best_score is not None:
         lines.append(
-            f"scores   {kept.monitor} {kept.best_score:.2f} at step {kept.best_step:,} (best), "
-            f"{kept.last_score:.2f} (last)"
+            f"scores   {kept.monitor} {kept.best_score:.4g} at step {kept.best_step:,} (best), "
+            f"{kept.last_score:.4g} (last)"
         )
     watch = f"tensorboard --samples_per_plugin images=200 --logdir {run_dir}"
     lines.append(f"run      {run_dir}: checkpoints/, and {watch}")

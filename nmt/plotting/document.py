@@ -20,15 +20,25 @@ def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path) -> 
         to_svg(figure, name.with_suffix(".svg"))
 
 
-def write_page(sentences: Sequence[Sentence], path: str | Path, *, title: str) -> None:
+def write_page(
+    sentences: Sequence[Sentence],
+    path: str | Path,
+    *,
+    title: str,
+    languages: tuple[str, str] | None = None,
+) -> None:
     """Write sentences as an interactive page (.html) or a picture (.png, .svg).
 
-    Raises ValueError for another ending, and where a picture would be of no sentence.
+    `languages`, of source and target, tell a browser which fonts and voices fit. Raises ValueError for another ending,
+    and where a picture would be of no sentence.
     """
     suffix = Path(path).suffix
     if suffix not in SUFFIXES:
         raise ValueError(f"{path}: a page ends in {', '.join(SUFFIXES)}")
     if suffix == ".html":
-        to_html(alignment_page(sentences, title=title), path)
+        source_lang, target_lang = languages or (None, None)
+        to_html(
+            alignment_page(sentences, title=title, source_lang=source_lang, target_lang=target_lang), path
+        )
     else:
         (to_png if suffix == ".png" else to_svg)(page(sentences), path)

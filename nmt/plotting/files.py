@@ -38,7 +38,7 @@ def to_svg(figure: Figure, path: str | Path) -> None:
 
 
 def to_gif(figures: Iterable[Figure], path: str | Path, *, seconds_per_frame: float) -> None:
-    """Write figures as the frames of an animation without end, in order; no more than one is held at a time.
+    """Write figures as the frames of an animation without end, in order. All are held as pixels, one as a figure.
 
     All frames have the size of the largest: smaller ones are white at the right and below, so that grids stay in
     place. A format that counts in hundredths of a second rounds the time. Raises ValueError where there are no

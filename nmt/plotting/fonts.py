@@ -18,7 +18,25 @@ log = logging.getLogger(__name__)
 # Fonts to fall back on, in order, where DejaVu Sans (Latin, Greek, Cyrillic, Vietnamese) has no glyph.
 FALLBACKS = (
     *("Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
-    *("Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Arial Unicode MS", "Noto Sans", "Unifont"),
+    *("Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Arial Unicode MS", "Noto Sans"),
+    *(
+        f"Noto Sans {script}"
+        for script in (
+            *(
+                "Arabic",
+                "Armenian",
+                "Bengali",
+                "Devanagari",
+                "Ethiopic",
+                "Georgian",
+                "Gujarati",
+                "Gurmukhi",
+                "Hebrew",
+            ),
+            *("Kannada", "Khmer", "Lao", "Malayalam", "Myanmar", "Sinhala", "Tamil", "Telugu", "Thai"),
+        )
+    ),
+    "Unifont",
 )
 _reported: set[str] = set()  # characters without a glyph, each said once a process and not once a picture
 
@@ -53,9 +71,9 @@ def missing_glyphs_logged() -> Iterator[None]:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if new := sorted(missing - _reported):
         log.warning(
-            "no font here has %s: install a font that does, such as Noto Sans CJK (on Debian, fonts-noto-cjk), "
-            "then remove %s, where matplotlib keeps its list of fonts",
-            " ".join(new[:10]),
+            "no font here has %s: install one that does, Noto Sans of its script (on Debian, fonts-noto-core and "
+            "fonts-noto-cjk), then remove %s, where matplotlib keeps its list of fonts",
+            " ".join([*new[:10], *(["…"] if len(new) > 10 else [])]),
             Path(matplotlib.get_cachedir()) / "fontlist*.json",
         )
         _reported.update(new)

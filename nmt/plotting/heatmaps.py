@@ -1,7 +1,8 @@
 """Weights as grids of cells: one sentence, its heads, its course through training, or several on a page.
 
 White is 0 and dark blue is 1; gold links are outlined. Lengths are in inches, from the top left corner. Sizes
-follow from what the words measure, so that no label is cut off or covers another.
+follow from what the words measure, so that no label is cut off or covers another; of a word of more than
+`LONGEST_LABEL` characters both ends are shown.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from nmt.errors import UserError
 from nmt.plotting.fonts import extent, font_families, missing_glyphs_logged
-from nmt.plotting.sentence import Sentence, drawable, fitting
+from nmt.plotting.sentence import Sentence, drawable, fitting, shortened
 
 CELL = 0.42  # a word, in a picture of one sentence; shrinking where it is long
 CELL_ON_PAGE = 0.3
@@ -203,7 +204,7 @@ def _measure(
     cell: float,
 ) -> _Panel:
     """How large a panel is. `heading_over_words`: the heading starts above the target words, not above the cells."""
-    source, target = [drawable(word) for word in source], [drawable(word) for word in target]
+    source, target = ([shortened(drawable(word)) for word in words] for words in (source, target))
     source_style, target_style = _source_style(cell), _word_style(cell)
     with missing_glyphs_logged():
         above = [extent(figure, word, source_style) for word in source]

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+LONGEST_LABEL = 40  # characters
+
 
 class Sentence(NamedTuple):
     """Weights [T, S] between S source and T target labels; `gold` has links (source, target), both from 0."""
@@ -26,6 +28,12 @@ def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArr
             f"weights are {values.shape} but there are {len(target)} target and {len(source)} source labels"
         )
     return values
+
+
+def shortened(word: str) -> str:
+    """The word, or both ends of one that is so long, as an address is, that it would leave no room for the weights."""
+    half = LONGEST_LABEL // 2
+    return word if len(word) <= LONGEST_LABEL else f"{word[:half]}…{word[1 - half :]}"
 
 
 def drawable(text: str) -> str:

@@ -371,12 +371,12 @@ class Run:
         if agreements:
             scores["attention"]["agreement"] = float(np.concatenate(agreements).mean())
         if "alignment" in dataset.column_names:
-            golds = [alignment.parse_talp(line) for line in dataset["alignment"]]
-            links = [
-                alignment.links_from_weights(self.between_words(chosen[row], sources[row], references[row]))
-                for row in chosen
-            ]
-            sures, possibles = zip(*(golds[row] for row in chosen), strict=True)
+            sures, possibles = zip(*map(alignment.parse_talp, dataset["alignment"]), strict=True)
+            links: list[alignment.Links] = [set() for _ in sources]  # none where the model cannot read a pair
+            for row, weights in chosen.items():
+                links[row] = alignment.links_from_weights(
+                    self.between_words(weights, sources[row], references[row])
+                )
             result = alignment.score_alignments(links, sures, possibles)
             scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
         return scores
