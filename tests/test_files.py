@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt.files import replacing
+from nmt.run import report
 
 
 def write_half(path: Path) -> None:
@@ -29,3 +30,8 @@ def test_two_that_write_one_shared_file_do_not_meet(tmp_path):
         one.write_text("same")
         other.write_text("same")
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_report_tells_precision_from_recall():
+    scores = {"aer": {"score": 0.1, "precision": 0.2, "recall": 0.3}, "num_sentences": 5}
+    assert report(scores) == "AER  0.100  precision 0.200  recall 0.300"
