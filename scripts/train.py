@@ -361,17 +361,17 @@ def for_hydra(arguments: list[str]) -> list[str]:
     """
     if rank_zero_only.rank > 0:
         arguments = [*arguments, "hydra.output_subdir=null", "hydra/job_logging=stderr"]
-    is_sweep = bool({"-m", "--multirun"} & set(arguments))
+    sweeps = bool({"-m", "--multirun"} & set(arguments))
     given = [argument for argument in arguments if argument.startswith("resume=")]
     if not given or given[-1] in ("resume=", "resume=null"):
         places = [
             argument.removeprefix("run_dir=") for argument in arguments if argument.startswith("run_dir=")
         ]
-        if not places or is_sweep or rank_zero_only.rank > 0 or (_path(places[-1]) / "config.yaml").exists():
+        if not places or sweeps or rank_zero_only.rank > 0 or (_path(places[-1]) / "config.yaml").exists():
             return arguments  # the last is of a run that is there already, whose files stay as they are
         return [*arguments, f"hydra.run.dir={places[-1]}"]
     directory = given[-1].removeprefix("resume=")
-    if is_sweep:
+    if sweeps:
         raise UserError(f"resume={directory}: one run is gone on with at a time, without -m")
     config = _path(directory) / "config.yaml"
     if not config.is_file():  # before Hydra makes the directory

@@ -15,27 +15,15 @@ from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
 
+SCRIPTS = (
+    *("Arabic", "Armenian", "Bengali", "Devanagari", "Ethiopic", "Georgian", "Gujarati", "Gurmukhi"),
+    *("Hebrew", "Kannada", "Khmer", "Lao", "Malayalam", "Myanmar", "Sinhala", "Tamil", "Telugu", "Thai"),
+)
 # Fonts to fall back on, in order, where DejaVu Sans (Latin, Greek, Cyrillic, Vietnamese) has no glyph.
 FALLBACKS = (
     *("Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
     *("Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Arial Unicode MS", "Noto Sans"),
-    *(
-        f"Noto Sans {script}"
-        for script in (
-            *(
-                "Arabic",
-                "Armenian",
-                "Bengali",
-                "Devanagari",
-                "Ethiopic",
-                "Georgian",
-                "Gujarati",
-                "Gurmukhi",
-                "Hebrew",
-            ),
-            *("Kannada", "Khmer", "Lao", "Malayalam", "Myanmar", "Sinhala", "Tamil", "Telugu", "Thai"),
-        )
-    ),
+    *(f"Noto Sans {script}" for script in SCRIPTS),
     "Unifont",
 )
 _reported: set[str] = set()  # characters without a glyph, each said once a process and not once a picture
