@@ -48,6 +48,7 @@ from nmt.run import (
     load_config,
     make_tokenizer,
     read_splits,
+    reads_lowercase,
     report,
     score_files,
     stored_data,
@@ -126,7 +127,7 @@ def train(
                     model_type=None, character_coverage=None, vocab_size=tokenizer.src_vocab_size
                 )
         else:
-            tokenizer = Tokenizer.load(run_dir / "tokenizer")
+            tokenizer = Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(cfg.data))
         datamodule = make_datamodule(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )

@@ -199,6 +199,35 @@ def test_what_is_said_at_the_end_is_what_was_logged_and_written(run_dir, workspa
     assert scores["training"]["tokens_per_second"] == pytest.approx(rate, abs=1)
 
 
+def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(workspace):
+    directory, places = workspace / "lower", [f"data.cache_dir={workspace / 'cache'}"]
+    lower = "data.tokenizer.lowercase=true"
+    refused(
+        call("train", *SMALL, *places, lower, "metrics.chrf.lowercase=false", f"run_dir={directory}"),
+        "metrics.chrf counts case: give metrics.chrf.lowercase=true",
+    )
+    result = call("train", *SMALL, *places, lower, f"run_dir={directory}")
+    assert result.returncode == 0, result.stderr.decode()
+    scores = json.loads((directory / "metrics.json").read_text("utf-8"))
+    assert all("case:lc" in scores[name]["signature"] for name in ("bleu", "chrf"))
+    found = call("translate", f"run={directory}", stdin=b"the cat sleeps .\nThe CAT Sleeps .\n").stdout
+    one, other = found.decode().splitlines()
+    assert one == other != ""
+    refused(
+        call("evaluate", f"run={directory}"), "metrics.bleu counts case: give metrics.bleu.lowercase=true"
+    )
+    cases = ["metrics.bleu.lowercase=true", "metrics.chrf.lowercase=true", f"output={workspace / 'again'}"]
+    assert call("evaluate", f"run={directory}", *cases).returncode == 0
+    again = json.loads((workspace / "again" / "metrics.json").read_text("utf-8"))
+    assert again["bleu"] == scores["bleu"]
+    cased = workspace / "cased"
+    shutil.copytree(directory, cased)
+    config = (cased / "config.yaml").read_text("utf-8")
+    (cased / "config.yaml").write_text(config.replace("lowercase: true", "lowercase: false"), "utf-8")
+    together = call("translate", f"run=[{directory},{cased}]", stdin=b"the cat sleeps .\n")
+    refused(together, "have different tokenizers")
+
+
 def test_evaluate_repeats_the_scores_of_training_also_after_a_move(run_dir, workspace):
     expected = json.loads((run_dir / "metrics.json").read_text("utf-8"))
     moved = workspace / "moved"

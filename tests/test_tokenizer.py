@@ -181,6 +181,24 @@ def test_saved_and_loaded_is_the_same(tmp_path, is_joint):
     assert Hasher.hash(loaded) == Hasher.hash(tokenizer)
 
 
+@pytest.mark.parametrize("is_joint", [True, False])
+def test_a_tokenizer_that_lower_cases_reads_as_if_there_were_no_case(tmp_path, is_joint):
+    upper, vietnamese = [line.upper() for line in ENGLISH], [line.lower() for line in VIETNAMESE]
+    options = OPTIONS | {"joint": is_joint, "vocab_size": 80 if is_joint else 48}
+    tokenizer = Tokenizer.train(upper, VIETNAMESE, **options, lowercase=True)
+    plain = Tokenizer.train([line.lower() for line in upper], vietnamese, **options)
+    lower = [line.lower() for line in upper]
+    assert tokenizer.encode_source(upper) == tokenizer.encode_source(lower) == plain.encode_source(lower)
+    assert tokenizer.align_source(upper[0]) == plain.align_source(lower[0])
+    assert tokenizer.align_target("NHÀ Nhỏ") == plain.align_target("nhà nhỏ")
+    assert tokenizer.decode(tokenizer.encode_target(["Nhà NHỎ"])) == ["nhà nhỏ"]
+    tokenizer.save(tmp_path)
+    for each in (Tokenizer.load(tmp_path, lowercase=True), pickle.loads(pickle.dumps(tokenizer))):
+        assert each.encode_source(upper) == tokenizer.encode_source(upper)
+    assert Tokenizer.load(tmp_path).encode_source(upper) != tokenizer.encode_source(upper)
+    assert Hasher.hash(tokenizer) != Hasher.hash(plain)
+
+
 def encode_rows(rows, tokenizer):
     return {"ids": tokenizer.encode_source(rows["src"])}
 

@@ -42,7 +42,9 @@ def cached_dataset(
     return Dataset(dataset.data, info=dataset.info, fingerprint=hashlib.sha256(key.encode()).hexdigest()[:16])
 
 
-def cached_tokenizer(train: Callable[[], Tokenizer], *, key: str, cache_dir: str | Path) -> Tokenizer:
+def cached_tokenizer(
+    train: Callable[[], Tokenizer], *, key: str, cache_dir: str | Path, lowercase: bool
+) -> Tokenizer:
     """The vocabulary that `train()` makes, which is called only where the cache has none for `key`.
 
     Raises UserError where `cache_dir` cannot be written to.
@@ -52,7 +54,7 @@ def cached_tokenizer(train: Callable[[], Tokenizer], *, key: str, cache_dir: str
     directory = Path(cache_dir).expanduser() / f"tokenizer-{key[:32]}"
     if directory.is_dir():
         with contextlib.suppress(UserError):  # cut off between its two files, or damaged from outside
-            return Tokenizer.load(directory)
+            return Tokenizer.load(directory, lowercase=lowercase)
     tokenizer = train()
     tokenizer.save(directory)
     return tokenizer

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -25,13 +26,21 @@ class Tokenizer:
 
     `pad_id`, `unk_id`, `bos_id` and `eos_id` hold on both sides: 0, 1, 2 and 3 in a vocabulary trained here,
     what the model says in one brought along. A vocabulary trained here reads text as SentencePiece's nmt_nfkc
-    makes it: in NFKC, without control characters, each run of white space one space. Pickles to the models'
-    bytes, so that a hash of it follows its content. Raises UserError where a model is broken or lacks one of
+    makes it: in NFKC, without control characters, each run of white space one space. With `lowercase`, which no model
+    knows of itself, text is lower-cased before. Pickles to the models' bytes, so that a hash of it follows its content.
+    Raises UserError where a model is broken or lacks one of
     the four, or two models disagree.
     """
 
-    def __init__(self, source_model: bytes, target_model: bytes | None, *, name: str = "the model") -> None:
-        self.joint = target_model is None
+    def __init__(
+        self,
+        source_model: bytes,
+        target_model: bytes | None,
+        *,
+        lowercase: bool = False,
+        name: str = "the model",
+    ) -> None:
+        self.joint, self.lowercase = target_model is None, lowercase
         self._source = _processor(source_model, name)
         self._target = self._source if target_model is None else _processor(target_model, name)
         ids = _special_ids(self._source)
@@ -55,6 +64,7 @@ class Tokenizer:
         vocab_size: int,
         character_coverage: float,
         byte_fallback: bool = False,
+        lowercase: bool = False,
     ) -> "Tokenizer":
         """A vocabulary of exactly `vocab_size` pieces, special ones too: one for both sides, or one each.
 
@@ -75,13 +85,18 @@ class Tokenizer:
             "character_coverage": character_coverage,
             "byte_fallback": byte_fallback,
         }
+        if lowercase:
+            src_lines, tgt_lines = map(str.lower, src_lines), map(str.lower, tgt_lines)
         if joint:
-            return cls(_train(chain(src_lines, tgt_lines), "the training text", **options), None)
+            model = _train(chain(src_lines, tgt_lines), "the training text", **options)
+            return cls(model, None, lowercase=lowercase)
         source = _train(src_lines, "the source side", **options)
-        return cls(source, _train(tgt_lines, "the target side", **options))
+        return cls(source, _train(tgt_lines, "the target side", **options), lowercase=lowercase)
 
     @classmethod
-    def from_models(cls, source: str | Path, target: str | Path | None = None) -> "Tokenizer":
+    def from_models(
+        cls, source: str | Path, target: str | Path | None = None, *, lowercase: bool = False
+    ) -> "Tokenizer":
         """SentencePiece models: one file for both sides, or one each. Raises UserError naming the file."""
         files = [Path(source)] if target is None else [Path(source), Path(target)]
         models = []
@@ -91,14 +106,16 @@ class Tokenizer:
             except OSError as error:
                 raise UserError(f"{file}: cannot read the SentencePiece model ({error.strerror})") from error
             _processor(models[-1], str(file))
-        return cls(models[0], models[1] if len(models) > 1 else None, name=" and ".join(map(str, files)))
+        name = " and ".join(map(str, files))
+        return cls(models[0], models[1] if len(models) > 1 else None, lowercase=lowercase, name=name)
 
     @classmethod
-    def load(cls, directory: str | Path) -> "Tokenizer":
-        """What `save` wrote. Raises UserError naming the file that is missing or broken."""
+    def load(cls, directory: str | Path, *, lowercase: bool = False) -> "Tokenizer":
+        """What `save` wrote; whether text is lower-cased is not in its files. Raises UserError naming the file that is
+        missing or broken."""
         joint, *pair = (Path(directory) / name for name in ("joint.model", "src.model", "tgt.model"))
         if joint.exists():
-            return cls.from_models(joint)
+            return cls.from_models(joint, lowercase=lowercase)
         for file in pair:
             if not file.exists():
                 kind = (
@@ -107,7 +124,7 @@ class Tokenizer:
                     else f"it holds no joint.model and no {file.name}"
                 )
                 raise UserError(f"{directory}: no tokenizer there, {kind}; copy a run directory as a whole")
-        return cls.from_models(*pair)
+        return cls.from_models(*pair, lowercase=lowercase)
 
     def save(self, directory: str | Path) -> None:
         """Write joint.model, or src.model and tgt.model. Each file is whole or as it was."""
@@ -129,7 +146,8 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         target = None if self.joint else self._target.serialized_model_proto()
-        return Tokenizer, (self._source.serialized_model_proto(), target)
+        models = self._source.serialized_model_proto(), target
+        return partial(Tokenizer, lowercase=self.lowercase), models
 
     @property
     def src_vocab_size(self) -> int:
@@ -141,11 +159,11 @@ class Tokenizer:
 
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line's pieces and end of sentence. A blank line is the end of sentence alone."""
-        return _encode(self._source, lines)
+        return _encode(self._source, self._cased(lines))
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line's pieces and end of sentence. Batching adds the beginning of sentence."""
-        return _encode(self._target, lines)
+        return _encode(self._target, self._cased(lines))
 
     def segmenters(self, alpha: float) -> tuple[Segmenter, Segmenter]:
         """What cuts source and target text by chance, alike. Raises UserError where the models cannot be so."""
@@ -172,11 +190,11 @@ class Tokenizer:
         -1 is no word: the end of sentence. Words are those of the text as it was given, whatever
         normalisation did to it; a word that it removed has no piece.
         """
-        return _align(self._source, text)
+        return _align(self._source, *self._cased([text]))
 
     def align_target(self, text: str) -> tuple[list[int], list[int]]:
         """As `align_source`, for the target side."""
-        return _align(self._target, text)
+        return _align(self._target, *self._cased([text]))
 
     def target_words(self, ids: Sequence[int]) -> list[int]:
         """For each id the index of its word in `decode([ids])[0].split()`, -1 for special ids."""
@@ -194,6 +212,10 @@ class Tokenizer:
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
         """As `source_pieces`, for the target side."""
         return _labels(self._target, ids)
+
+    def _cased(self, lines: Sequence[str]) -> Sequence[str]:
+        """As the models read them. Lower case has the same words, though not always as many characters."""
+        return [line.lower() for line in lines] if self.lowercase else lines
 
     def _text_places(self, ids: Sequence[int]) -> list[int]:
         """Where in `ids` there is text: before the end of sentence, and neither padding nor beginning."""

@@ -14,6 +14,7 @@ from nmt.run.building import (
     quantise,
     read_splits,
     read_whole,
+    reads_lowercase,
     stored_data,
 )
 from nmt.run.checks import (
@@ -61,6 +62,7 @@ __all__ = [
     "quantise",
     "read_splits",
     "read_whole",
+    "reads_lowercase",
     "report",
     "score_files",
     "stored_data",

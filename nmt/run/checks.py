@@ -13,7 +13,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import search
 from nmt.errors import UserError
 from nmt.models.base import Translator
-from nmt.run.building import instantiate
+from nmt.run.building import check_case, instantiate
 from nmt.settings import key_of
 
 # What would otherwise end in the middle of a run, or in an error that says little: the least that may stand there (a
@@ -134,7 +134,7 @@ def check_lengths(translator: Translator, val: Rows) -> None:
 def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
     """Build what is first used in the middle or at the end of a run: what cannot be ends it before its work."""
     _check_decoding(cfg.decoding, translator, tokenizer)
-    instantiate(cfg.metrics)
+    check_case(tokenizer, instantiate(cfg.metrics))
     try:
         optimizer = hydra.utils.instantiate(cfg.optimizer)(translator.parameters())
     except (TypeError, ValueError) as error:

@@ -23,7 +23,14 @@ from nmt.errors import UserError
 from nmt.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run.building import build_translator, quantise, read_whole, stored_data
+from nmt.run.building import (
+    build_translator,
+    check_case,
+    quantise,
+    read_whole,
+    reads_lowercase,
+    stored_data,
+)
 from nmt.run.files import checkpoint_file, files_to_average, load_average, load_config, load_weights
 from nmt.run.translation import Translation
 
@@ -64,7 +71,7 @@ class Run:
         if not directory.is_dir():
             raise UserError(f"{directory}: no such run directory")
         config = load_config(directory)
-        tokenizer = Tokenizer.load(directory / "tokenizer")
+        tokenizer = Tokenizer.load(directory / "tokenizer", lowercase=reads_lowercase(config.get("data")))
         translator = build_translator(config.model, tokenizer)
         if average is None:
             load_weights(translator, checkpoint_file(directory, checkpoint))
@@ -92,7 +99,11 @@ class Run:
             cls.load(path, checkpoint=checkpoint, average=average, device=device, int8=int8) for path in paths
         ]
         pieces = [
-            {file.name: file.read_bytes() for file in (run.directory / "tokenizer").iterdir()} for run in runs
+            (
+                run.tokenizer.lowercase,
+                {file.name: file.read_bytes() for file in (run.directory / "tokenizer").iterdir()},
+            )
+            for run in runs
         ]
         for run, own in zip(runs, pieces, strict=True):
             if own != pieces[0]:
@@ -337,13 +348,17 @@ class Run:
     ) -> tuple[dict[str, Any], list[Translation]]:
         """Scores of a split's translations by `scorers`, else BLEU, chrF and TER; AER where gold is there.
 
-        `references` is the digest of what was translated and scored against: equal where scores compare.
+        Raises UserError for a scorer that counts case where the tokenizer lower-cases text. `references` is the digest
+        of what was translated and scored against: equal where scores compare.
         """
+        check_case(self.tokenizer, scorers or {})
         sources, references = list(dataset["src"]), list(dataset["tgt"])
         translations = self.translate(sources, show_progress=show_progress, **decoding)
         hypotheses = [each.text for each in translations]
         scores: dict[str, Any] = (
-            metrics.score(hypotheses, references, num_bootstrap=num_bootstrap)
+            metrics.score(
+                hypotheses, references, num_bootstrap=num_bootstrap, lowercase=self.tokenizer.lowercase
+            )
             if scorers is None
             else metrics.score_with(scorers, hypotheses, references, num_bootstrap=num_bootstrap)
         )
