@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import partial
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -36,8 +35,8 @@ class Tokenizer:
         self,
         source_model: bytes,
         target_model: bytes | None,
-        *,
         lowercase: bool = False,
+        *,
         name: str = "the model",
     ) -> None:
         self.joint, self.lowercase = target_model is None, lowercase
@@ -146,8 +145,7 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         target = None if self.joint else self._target.serialized_model_proto()
-        models = self._source.serialized_model_proto(), target
-        return partial(Tokenizer, lowercase=self.lowercase), models
+        return Tokenizer, (self._source.serialized_model_proto(), target, self.lowercase)
 
     @property
     def src_vocab_size(self) -> int:
