@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.test_commands import ROOT, SMALL, call, refused
 
 
@@ -51,7 +53,8 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     assert result.stdout.count(b"\n") == 1
 
 
-def test_ctrl_c_in_a_terminal_reaches_the_loader_s_workers_too(tmp_path: Path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_sent_to_the_loaders_workers_too_ends_as_if_it_were_not(number, tmp_path: Path):
     directory = tmp_path / "run"
     command = [sys.executable, str(ROOT / "scripts" / "train.py"), *SMALL, "trainer.max_epochs=1000"]
     command += ["callbacks=minimal", "data.num_workers=2", f"run_dir={directory}"]
@@ -68,13 +71,13 @@ def test_ctrl_c_in_a_terminal_reaches_the_loader_s_workers_too(tmp_path: Path):
             deadline = time.monotonic() + 120
             while not (directory / "checkpoints" / "best.ckpt").exists() and time.monotonic() < deadline:
                 time.sleep(0.2)
-            os.killpg(process.pid, signal.SIGINT)
-            status = process.wait(timeout=300)
+            os.killpg(process.pid, number)
+            status = process.wait(timeout=60)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     text = (tmp_path / "log").read_text()
-    assert status == 128 + signal.SIGINT, text
+    assert status == 128 + number, text
     assert "Traceback" not in text
     assert f"train.py: interrupted: go on with resume={directory}\n" in text
     # All of a run with a run_dir is in it, and nothing elsewhere.

@@ -2,7 +2,9 @@
 
 import hashlib
 import logging
+import os
 import signal
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -274,9 +276,18 @@ class StreamedEpoch:
 
 
 def _leave_signals(worker: int) -> None:
-    """Ctrl-C in a terminal is sent to a loader's workers too: the main process heeds it, and ends them."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    """What is sent to a whole group of processes, as Ctrl-C in a terminal is, the main process heeds, which may want a
+    batch more: a worker ends by SIGTERM only where that is the main process' own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):  # only this says who has sent it
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_by_parent, daemon=True).start()
+
+
+def _end_by_parent() -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)
 
 
 def make_datamodule(
