@@ -212,9 +212,11 @@ def paired_tests(
 ) -> list[dict[str, dict[str, Any]]]:
     """Each system's scores, as of `score_with`, with two p-values of its difference from the first system.
 
-    p_bootstrap: paired bootstrap over `num_bootstrap` resamples (Koehn 2004). p_randomization: paired approximate
-    randomisation over `num_trials` swaps (Riezler and Maxwell 2005). Both two-sided, with sacreBLEU's draws, None for
-    the first system and uncorrected for how many systems there are.
+        p_bootstrap = (1 + #{|d_b - mean d_b| >= |d|}) / (1 + B)    p_randomization = (1 + #{|d_r| >= |d|}) / (1 + R)
+
+    The paired bootstrap has B = `num_bootstrap` resamples (Koehn 2004), paired approximate randomisation has R =
+    `num_trials` swaps (Riezler and Maxwell 2005). Both are two-sided, with sacreBLEU's draws, None for the first system
+    and uncorrected for how many systems there are.
 
     They are not sacreBLEU's own p. Its bootstrap takes absolute differences before it centres them, which is near half
     of a two-sided p and never above 0.5; its randomisation leaves out trials that differ just as much as observed, and
@@ -225,50 +227,43 @@ def paired_tests(
     results = [
         score_with(metrics, hypotheses, references, num_bootstrap=num_bootstrap) for hypotheses in systems
     ]
+    number = len(references)
+    resamples = _generator().choice(number, size=(num_bootstrap, number), replace=True)
+    swaps = _generator().integers(2, size=(num_trials, number), dtype=bool)
     for name, metric in metrics.items():
         counts = [
             np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]))
             for hypotheses in systems
         ]
+        resampled = [_resampled_scores(metric, each, resamples) for each in counts]
         results[0][name] |= {"p_bootstrap": None, "p_randomization": None}
-        for own, result in zip(counts[1:], results[1:], strict=True):
+        for result, own, scores in zip(results[1:], counts[1:], resampled[1:], strict=True):
+            observed = abs(result[name]["score"] - results[0][name]["score"])
+            differences = scores - resampled[0]
+            swapped = _swapped_differences(metric, counts[0], own, swaps)
             result[name] |= {
-                "p_bootstrap": _p_bootstrap(metric, counts[0], own, num_bootstrap),
-                "p_randomization": _p_randomization(metric, counts[0], own, num_trials),
+                # Centred, for two sides (Efron and Tibshirani 1993, 16.4)
+                "p_bootstrap": _share(np.abs(differences - differences.mean()), observed),
+                "p_randomization": _share(np.abs(swapped), observed),
             }
     return results
 
 
-def _p_bootstrap(metric: Metric, first: np.ndarray, second: np.ndarray, num_resamples: int) -> float:
-    """`(1 + #{|d_b - mean d_b| >= |d|}) / (1 + num_resamples)`: d between two systems, d_b between the two on sentences
-    that were drawn with replacement (Koehn 2004; centred, for two sides, as Efron and Tibshirani 1993, 16.4).
+def _resampled_scores(metric: Metric, counts: np.ndarray, resamples: np.ndarray) -> np.ndarray:
+    """Scores [B] of a system whose sentences count as `counts` [N, C], on the sentences of `resamples` [B, N]."""
+    return np.array([_score(metric, np.bincount(each, minlength=len(counts)) @ counts) for each in resamples])
 
-    first, second [N, counts]: what the metric counts in each sentence.
-    """
-    num_sentences = len(first)
-    rows = _generator().choice(num_sentences, size=(num_resamples, num_sentences), replace=True)
-    differences = np.array(
-        [
-            _difference(metric, drawn @ first, drawn @ second)
-            for drawn in (np.bincount(each, minlength=num_sentences) for each in rows)
-        ]
+
+def _swapped_differences(
+    metric: Metric, first: np.ndarray, second: np.ndarray, swaps: np.ndarray
+) -> np.ndarray:
+    """Differences [R] between two systems, whose sentences count as [N, C], that exchange those where `swaps` [R, N] is
+    true (Riezler and Maxwell 2005, algorithm 1)."""
+    drawn = swaps @ first + ~swaps @ second  # [R, C]; the other system has the rest
+    rest = first.sum(axis=0) + second.sum(axis=0) - drawn
+    return np.array(
+        [_score(metric, one) - _score(metric, other) for one, other in zip(drawn, rest, strict=True)]
     )
-    observed = _difference(metric, first.sum(axis=0), second.sum(axis=0))
-    return _share(np.abs(differences - differences.mean()), abs(observed))
-
-
-def _p_randomization(metric: Metric, first: np.ndarray, second: np.ndarray, num_trials: int) -> float:
-    """`(1 + #{|d_r| >= |d|}) / (1 + num_trials)`: d between two systems, d_r between two that drew lots for each
-    sentence (Riezler and Maxwell 2005, algorithm 1).
-
-    first, second [N, counts]: what the metric counts in each sentence.
-    """
-    swapped = _generator().integers(2, size=(num_trials, len(first)), dtype=bool)
-    whole_first, whole_second = first.sum(axis=0), second.sum(axis=0)
-    drawn = swapped @ first + ~swapped @ second  # [num_trials, counts]; the other system has the rest
-    rest = whole_first + whole_second - drawn
-    differences = np.array([_difference(metric, *pair) for pair in zip(drawn, rest, strict=True)])
-    return _share(np.abs(differences), abs(_difference(metric, whole_first, whole_second)))
 
 
 def _generator() -> np.random.Generator:
@@ -277,10 +272,9 @@ def _generator() -> np.random.Generator:
     return np.random.default_rng(None if seed.lower() == "none" else int(seed))
 
 
-def _difference(metric: Metric, one: np.ndarray, other: np.ndarray) -> float:
-    """Of the scores that counts over all sentences give, `other`'s less `one`'s."""
-    before, after = (metric._aggregate_and_compute([counts.tolist()]).score for counts in (one, other))
-    return after - before
+def _score(metric: Metric, counts: np.ndarray) -> float:
+    """By counts [C] over all sentences."""
+    return float(metric._aggregate_and_compute([counts.tolist()]).score)
 
 
 def _share(differences: np.ndarray, observed: float) -> float:

@@ -174,6 +174,17 @@ def test_each_test_rejects_as_often_as_it_says_where_there_is_no_difference():
     assert np.max(found, axis=0).min() == 1.0
 
 
+def test_both_systems_are_resampled_alike_whatever_the_seed(monkeypatch):
+    """Else what both find hard would be taken for a difference."""
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    references = ["yes"] * 200
+    first, second = (["yes"] * right + ["no"] * (200 - right) for right in (100, 112))
+    _, result = metrics.paired_tests(
+        {"exact_match": metrics.ExactMatch()}, [first, second], references, num_bootstrap=400, num_trials=400
+    )
+    assert max(result["exact_match"][key] for key in ("p_bootstrap", "p_randomization")) < 0.03
+
+
 @pytest.mark.parametrize(("num_better", "num_worse"), [(1, 0), (2, 0), (3, 1), (5, 3)])
 def test_the_randomisation_of_a_few_differing_sentences_is_the_exact_test(num_better, num_worse):
     """Each sentence of N that differ is won by the one or the other: the two-sided sign test."""

@@ -78,9 +78,9 @@ def _map(rows: Tensor, dtype: torch.dtype) -> Map:
     return lambda x, _: x.to(dtype) @ columns
 
 
-# The shared tensors met so far in the block: by what they are and how they are used, the tensor (kept, so that no
-# other takes its place), what its steps have in common, and the token that ties each step to the node which takes
-# the gradient.
+# The shared tensors met so far in the block: by what they are and how they are used, the tensor and its bias (kept, so
+# that no others take their place), what its steps have in common, and the token that ties each step to the node which
+# takes the gradient.
 _Pool = dict[Hashable, tuple[Any, _Gathered, Tensor]]
 _pool: ContextVar[_Pool | None] = ContextVar("pool", default=None)
 
@@ -125,7 +125,7 @@ def _step(x: Tensor, shared: Tensor, bias: Tensor | None, *, transposed: bool) -
     if key not in pool:
         gathered = _Gathered(shared, transposed)
         token = _Shared.apply(shared, bias, transposed, gathered)
-        pool[key] = ((shared, bias), gathered, token)  # the first lest another tensor takes their memory
+        pool[key] = ((shared, bias), gathered, token)
     _, gathered, token = pool[key]
     return _Step.apply(x, token, shared.detach(), None if bias is None else bias.detach(), gathered)
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
     At most `tokenizer.max_pairs` of its pairs are looked at: evenly drawn, or the first of each file of a stream.
     The same pairs and settings are trained on once, but for a stream's.
     """
-    settings = config.tokenizer
+    settings, lowercase = config.tokenizer, reads_lowercase(config)
     if settings.model is not None:
         files = [settings.model] if isinstance(settings.model, str) else list(settings.model)
         if len(files) > 2:
@@ -115,14 +115,14 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
                 f"data.tokenizer.joint={said}: the models given are of {sides}: give "
                 f"data.tokenizer.joint={str(not settings.joint).lower()}"
             )
-        return Tokenizer.from_models(*files, lowercase=reads_lowercase(config))
+        return Tokenizer.from_models(*files, lowercase=lowercase)
     if settings.max_pairs < 1:
         raise UserError(f"data.tokenizer.max_pairs={settings.max_pairs}: give at least 1")
     keywords: Any = {
         name: settings[name] for name in ("model_type", "joint", "vocab_size", "character_coverage")
     }
-    if lowercase := reads_lowercase(config):  # else the key of a cache is as it was
-        keywords["lowercase"] = lowercase
+    if lowercase:  # else the key of a cache is as it was
+        keywords["lowercase"] = True
     if isinstance(train, TextStream):
         src = (row[0] for row in train.first_pairs(settings.max_pairs))
         tgt = (row[1] for row in train.first_pairs(settings.max_pairs))
@@ -139,16 +139,6 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
 def reads_lowercase(data: Any) -> bool:
     """Whether a `data` node's tokenizer lower-cases text; those of earlier versions do not say."""
     return OmegaConf.is_config(data) and OmegaConf.select(data, "tokenizer.lowercase") is True
-
-
-def check_case(tokenizer: Tokenizer, scorers: Mapping[str, Any]) -> None:
-    """Raise UserError for a score that counts case, of translations that have none."""
-    for name, scorer in scorers.items():
-        if tokenizer.lowercase and getattr(scorer, "lowercase", None) is False:
-            raise UserError(
-                f"data.tokenizer.lowercase=true makes translations in lower case, and metrics.{name} counts case: give "
-                f"metrics.{name}.lowercase=true"
-            )
 
 
 def stored_data(config: DictConfig) -> DictConfig:

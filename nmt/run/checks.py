@@ -1,7 +1,7 @@
 """What ends a training run before its work: settings that cannot be, or would fail in the middle of it."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hydra
@@ -13,7 +13,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import search
 from nmt.errors import UserError
 from nmt.models.base import Translator
-from nmt.run.building import check_case, instantiate
+from nmt.run.building import instantiate
 from nmt.settings import key_of
 
 # What would otherwise end in the middle of a run, or in an error that says little: the least that may stand there (a
@@ -119,6 +119,16 @@ def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, h
         best = "min" if monitor in WORSE_IF_MORE else "max"
         if not monitor.startswith("val/attention/") and mode != best:
             raise UserError(f"{key}.mode={mode}: the best {monitor} is its {best}: give {key}.mode={best}")
+
+
+def check_case(tokenizer: Tokenizer, scorers: Mapping[str, Any]) -> None:
+    """Raise UserError for a score that counts case, of translations that have none."""
+    for name, scorer in scorers.items():
+        if tokenizer.lowercase and getattr(scorer, "lowercase", None) is False:
+            raise UserError(
+                f"data.tokenizer.lowercase=true makes translations in lower case, and metrics.{name} counts case: give "
+                f"metrics.{name}.lowercase=true"
+            )
 
 
 def check_lengths(translator: Translator, val: Rows) -> None:

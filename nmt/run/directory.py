@@ -25,12 +25,12 @@ from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.building import (
     build_translator,
-    check_case,
     quantise,
     read_whole,
     reads_lowercase,
     stored_data,
 )
+from nmt.run.checks import check_case
 from nmt.run.files import checkpoint_file, files_to_average, load_average, load_config, load_weights
 from nmt.run.translation import Translation
 
