@@ -6,6 +6,8 @@ import resource
 import sys
 from pathlib import Path
 
+import torch
+
 
 def held_memory(pid: int | None = None) -> int | None:
     """Bytes that a process (this one) holds now, without the files that it maps, which the system can drop.
@@ -33,3 +35,11 @@ def give_back() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether there was no memory to be had: by Python, or by torch, which on the CPU has no exception of its own."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    said = str(error) if isinstance(error, RuntimeError) else ""
+    return "can't allocate memory" in said or "not enough memory" in said

@@ -215,8 +215,10 @@ class TranslationModule(L.LightningModule):
 
         They are counted, and the next ones begin.
         """
-        loss = sum(float(part.nll) for part in self._since_log)
-        num_tokens = sum(int(part.num_tokens) for part in self._since_log)
+        loss = num_tokens = 0.0
+        if self._since_log:  # all at once: the CPU waits for a device once
+            losses, counts = zip(*((part.nll, part.num_tokens) for part in self._since_log), strict=True)
+            loss, num_tokens = sum(torch.stack(losses).tolist()), sum(torch.stack(counts).tolist())
         loss_sum, tokens_sum = ranks.summed(loss, num_tokens)
         self._since_log.clear()
         seconds, self._seconds = self._seconds_on_clock(), 0.0

@@ -7,6 +7,7 @@ training builds from this package, torch and Lightning.
 import contextlib
 import copy
 import difflib
+import errno
 import logging
 import pickle
 import re
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
+from nmt.memory import is_out_of_memory
 from nmt.settings import flat
 
 log = logging.getLogger(__name__)
@@ -79,9 +81,11 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
         try:
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
             missing = {"loops", "optimizer_states", "random", "training"} - set(checkpoint)
-        except PermissionError as error:
-            raise UserError(f"{file}: cannot read ({error.strerror})") from error
-        except BROKEN as error:
+        except (*BROKEN, MemoryError) as error:
+            if is_out_of_memory(error):
+                raise UserError(f"{file}: there is not enough memory to read it") from error
+            if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.EINVAL, None):
+                raise UserError(f"{file}: cannot read ({error.strerror})") from error
             aside = file.with_name(f"{name}.broken")
             with contextlib.suppress(FileNotFoundError):  # another rank of the run has set it aside
                 file.replace(aside)

@@ -113,7 +113,8 @@ def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], go
         heads = [*range(num_heads), *([None] if num_heads > 1 else [])]
         for layer in layers:
             for head in heads:
-                chosen = run.choose_head(weights, layer, head)
+                of_layers = weights.mean(axis=0, keepdims=True) if layer is None else weights
+                chosen = run.choose_head(of_layers, layer or 0, head)
                 for reading in READINGS:
                     links = found.setdefault((layer, head, reading), [set() for _ in sources])
                     words = run.between_words(chosen, sources[row], targets[row], reading)
@@ -202,7 +203,8 @@ def check(cfg: DictConfig) -> None:
                 raise UserError(f"{key}={value} has no effect {where}: leave it out")
     if cfg.search and cfg.gold is None:
         raise UserError("search=true needs gold=FILE to score against")
-    check_folders(cfg, "output", made=["page"], folders=["heatmaps"])
+    read = ["src", "tgt", "gold", "alignment"]
+    check_folders(cfg, "output", made=["page"], folders=["heatmaps"], read=read)
 
 
 @command("align")

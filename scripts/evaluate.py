@@ -8,7 +8,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands import command
 from nmt.errors import UserError
-from nmt.run import Run, check_folders, instantiate, open_run, report, stored_data, write_scores
+from nmt.run import (
+    Run,
+    check_decoding,
+    check_folders,
+    instantiate,
+    open_run,
+    report,
+    stored_data,
+    write_scores,
+)
 from nmt.settings import key_of
 
 # Settings of the data that say what training makes of them
@@ -26,6 +35,7 @@ def evaluate(cfg: DictConfig) -> dict:
     if cfg.num_bootstrap < 0:
         raise UserError(f"num_bootstrap={cfg.num_bootstrap}: give a whole number of at least 0")
     run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
+    check_decoding(cfg.decoding, run.translator)
     dataset = run.split(cfg.split, data_config(run, cfg.data))
     scores, translations = run.score(
         dataset,

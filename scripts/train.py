@@ -26,13 +26,13 @@ from nmt.callbacks import (
     Checkpoints,
     Interrupted,
     ProgressBar,
-    is_out_of_memory,
     summarize,
 )
 from nmt.commands import command
 from nmt.data.datamodule import make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
+from nmt.memory import is_out_of_memory
 from nmt.module import TranslationModule
 from nmt.run import (
     Run,
@@ -174,7 +174,7 @@ def train(
             ) from error
         if advice := launch.port_in_use(error):
             raise UserError(advice) from error
-        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+        if is_out_of_memory(error):
             raise UserError(
                 f"memory ran out at step {trainer.global_step}, though the largest batch had fitted at the start: "
                 "see in TensorBoard whether train/memory grows, and what else runs here; "

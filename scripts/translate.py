@@ -12,7 +12,7 @@ from nmt import alignment, plotting
 from nmt.commands import command
 from nmt.data.readers import decoded, read_lines
 from nmt.errors import UserError
-from nmt.run import Run, Translation, check_folders, open_run, write_atomically
+from nmt.run import Run, Translation, check_decoding, check_folders, open_run, write_atomically
 
 
 def translate(cfg: DictConfig) -> None:
@@ -23,6 +23,7 @@ def translate(cfg: DictConfig) -> None:
     """
     check(cfg)
     run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
+    check_decoding(cfg.decoding, run.translator, num_best=cfg.num_best)
     wants_weights = not (cfg.alignments is cfg.heatmaps is cfg.page is None)
     if wants_weights and not run.translator.has_attention:
         raise UserError(f"{cfg.run} has no attention: it gives no alignments and no heatmaps")
@@ -64,7 +65,8 @@ def check(cfg: DictConfig) -> None:
             raise UserError(f"{key}={cfg[key]}: give at least 1")
     if cfg.page is not None and Path(cfg.page).suffix not in plotting.SUFFIXES:
         raise UserError(f"page={cfg.page}: a page ends in {', '.join(plotting.SUFFIXES)}")
-    check_folders(cfg, "output", "alignments", made=["page"], folders=["heatmaps"])
+    read = ["input", "prefixes"]
+    check_folders(cfg, "output", "alignments", made=["page"], folders=["heatmaps"], read=read)
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:
@@ -86,7 +88,7 @@ def _translate_all(cfg: DictConfig, run: Run, lines: Iterator[str]) -> Iterator[
             raise UserError(f"{name} has {len(whole)} lines but {cfg.prefixes} has {len(prefixes)}")
         lines = iter(whole)
     done = 0
-    while chunk := list(islice(lines, block)):
+    while chunk := list(islice(lines, min(block, sys.maxsize))):
         begun = None if prefixes is None else prefixes[done : done + len(chunk)]
         yield from run.translate(
             chunk, num_best=cfg.num_best, prefixes=begun, first_line=done + 1, **settings

@@ -174,6 +174,17 @@ def test_symmetrising_joins_two_directions_over_the_same_words(gru, tmp_path_fac
             assert links == alignment.symmetrize(one, {(i, j) for j, i in other}, method)
 
 
+def test_both_directions_are_read_by_the_same_layer_head_and_reading(transformer, files, monkeypatch):
+    asked: list[dict] = []
+    whole = Run.align
+    monkeypatch.setattr(
+        Run, "align", lambda self, *texts, **how: asked.append(how) or whole(self, *texts, **how)
+    )
+    given = {"src": files["src"], "tgt": files["tgt"], "gold": files["gold"]}
+    align(run=transformer, reverse_run=transformer, **given, layer=1, head=0, reading="fed")
+    assert asked == [{"layer": 1, "head": 0, "reading": "fed"}] * 2
+
+
 def test_the_run_s_own_direction_comes_first_in_symmetrising(gru, tmp_path_factory, files, monkeypatch):
     """It matters to grow-diag-final, whose last links are taken from one after the other."""
     reverse = make_run(tmp_path_factory.mktemp("reverse"), "attention=luong_general", *SMALL)
@@ -217,6 +228,27 @@ def test_search_scores_every_layer_and_head_in_both_readings(transformer, files,
         reading="fed",
     )
     assert chosen["1", "0", "fed"] == pytest.approx(alone.aer, abs=5e-4)
+
+
+def test_the_mean_over_layers_is_that_of_all_where_the_model_has_its_own_layer(
+    transformer, files, capsys, tmp_path
+):
+    """The same weights, of which one configuration says which layer aligns."""
+    own = tmp_path / "own"
+    shutil.copytree(transformer, own)
+    config = OmegaConf.load(own / "config.yaml")
+    config.model.alignment_layer = 0
+    OmegaConf.save(config, own / "config.yaml")
+    given = {"src": files["src"], "tgt": files["tgt"], "gold": files["gold"]}
+    tables = []
+    for run in (transformer, own):
+        align(run=run, **given, search="true")
+        tables.append(sorted(capsys.readouterr().out.splitlines()))
+    assert tables[0] == tables[1]
+    [layer], [mean] = (Run.load(own).align(SOURCES[:1], TARGETS[:1], layer=each) for each in (0, None))
+    np.testing.assert_array_equal(layer, mean)
+    [mean] = Run.load(transformer).align(SOURCES[:1], TARGETS[:1])
+    assert not np.allclose(layer, mean)
 
 
 def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path, monkeypatch):
@@ -363,8 +395,25 @@ def test_an_ensemble_of_one_run_with_itself_translates_as_it_does(gru, tmp_path)
     assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
 
 
+def test_agreement_is_the_mean_over_layers_and_target_pieces(transformer):
+    run = Run.load(transformer)
+    scores, _ = run.score(Dataset.from_dict({"src": SOURCES, "tgt": TARGETS}), num_bootstrap=0, beam_size=1)
+    each = [alignment.agreement(heads).ravel() for _, heads in run.attentions(SOURCES, TARGETS)]
+    assert scores["attention"]["agreement"] == pytest.approx(np.concatenate(each).mean(), rel=1e-6)
+
+
 def test_an_ensemble_shares_its_tokenizer(gru, tmp_path_factory):
     other = make_run(tmp_path_factory.mktemp("other"), *SMALL, vocab_size=55)
+    with pytest.raises(UserError, match="different tokenizers"):
+        Run.load_ensemble([gru, other])
+
+
+def test_members_read_text_alike(gru, tmp_path):
+    other = tmp_path / "lower"
+    shutil.copytree(gru, other)
+    config = OmegaConf.load(other / "config.yaml")
+    config.data = {"tokenizer": {"lowercase": True}}
+    OmegaConf.save(config, other / "config.yaml")
     with pytest.raises(UserError, match="different tokenizers"):
         Run.load_ensemble([gru, other])
 
@@ -436,6 +485,36 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_read(key, tmp_pa
         translate(run="r", input="missing", **{key: tmp_path / "nowhere" / "x.txt"})
 
 
+@pytest.mark.parametrize(
+    "key", ["num_best", "need_weights", "prefixes", "max_tokens", "lines", "first_line", "foo"]
+)
+def test_what_is_no_setting_of_decoding_is_refused(gru, key, files):
+    with pytest.raises(UserError, match=f"no (such )?setting.*configs/decoding/|{key}"):
+        translate(run=gru, input=files["src"], **{f"+decoding.{key}": 3})
+
+
+def test_settings_are_looked_at_before_the_first_line(gru, tmp_path):
+    blank = written(tmp_path / "blank", "", "")
+    with pytest.raises(UserError, match="decoding: beam_size must be a whole number of at least 1, got 0"):
+        translate(run=gru, input=blank, **{"decoding.beam_size": 0})
+    with pytest.raises(
+        UserError, match="decoding: beam search needs 1 <= num_best <= beam_size, got 2 and 1"
+    ):
+        translate(run=gru, input=blank, decoding="greedy", num_best=2)
+
+
+@pytest.mark.parametrize("key", ["src", "tgt", "gold"])
+def test_what_is_read_is_not_written_over(gru, files, key):
+    before = Path(files[key]).read_text("utf-8")
+    with pytest.raises(UserError, match=f"output=.* is that of {key} too"):
+        align(run=gru, **files, output=files[key])
+    with pytest.raises(UserError, match=r"alignments=.* is that of input too"):
+        translate(run=gru, input=files[key], alignments=files[key])
+    with pytest.raises(UserError, match=r"heatmaps=.* is that of output too"):
+        translate(run=gru, input=files[key], output=f"{files[key]}.out", heatmaps=f"{files[key]}.out")
+    assert Path(files[key]).read_text("utf-8") == before
+
+
 @pytest.mark.parametrize(("key", "value"), [("num_best", "null"), ("num_best", 0), ("block_size", "null")])
 def test_numbers_that_are_none_are_refused(key, value):
     with pytest.raises(UserError, match=f"{key}=.*: give at least 1"):
@@ -468,6 +547,18 @@ def test_a_line_beyond_the_limit_is_translated_in_parts(gru, monkeypatch, caplog
         np.testing.assert_allclose(block[:, column : column + width], each.weights, atol=1e-6)
         assert not np.delete(block, np.s_[column : column + width], axis=1).any()
         row, column = row + height, column + width
+
+
+def test_a_part_without_pieces_has_its_place_in_the_weights(gru, monkeypatch):
+    run = Run.load(gru)
+    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    word = "house" * 40
+    [found], [alone] = (run.translate([line]) for line in (f"{word} \u200b small", f"{word} small"))
+    assert found.text == alone.text
+    assert found.source_words == [word, "\u200b", "small"]
+    np.testing.assert_allclose(found.weights, np.insert(alone.weights, 1, 0, axis=1), atol=1e-6)
+    [(part, again)] = [(run.translate([word])[0], [run.translate([each])[0] for each in run._parts(word)])]
+    assert part.log_prob == pytest.approx(sum(each.log_prob for each in again), rel=1e-4)
 
 
 def test_a_word_beyond_the_limit_is_cut_between_characters(gru, monkeypatch):

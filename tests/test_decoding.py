@@ -774,7 +774,11 @@ def test_length_penalty_is_equation_14() -> None:
         ({"sample": "yes"}, "sample must be true or false, got 'yes'"),
         ({"sample": True, "beam_size": 5}, "beam_size=5 has no effect with sample=true"),
         ({"sample": True, "length_alpha": 1.0}, "length_alpha=1.0 has no effect"),
-        ({"sample": True, "temperature": 0}, "temperature must be above 0, got 0"),
+        ({"sample": True, "temperature": 0}, "temperature must be at least 1e-06, got 0"),
+        ({"sample": True, "temperature": 1e-320}, "temperature must be at least 1e-06, got 1e-320"),
+        ({"sample": True, "num_best": 10**9}, "num_samples must be at most 1048576, got 1000000000"),
+        ({"beam_size": 10**20}, "beam_size must be at most 4611686018427387904, got 1"),
+        ({"min_length": 10**20}, "min_length must be at most 4611686018427387904, got 1"),
         ({"sample": True, "top_p": 0.0}, "top_p must be above 0 and at most 1, got 0.0"),
         ({"sample": True, "seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"prefixes": torch.tensor([[3, EOS]])}, "prefix of sentence 0 holds PAD, BOS or EOS"),
@@ -833,6 +837,18 @@ class BrokenLater(Table):
         if len(self.num_rows) > 1:
             found.logits[-1] = float("nan")
         return found
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_one_broken_hypothesis_of_a_live_beam_is_enough(place: int) -> None:
+    model, source = Table(7), [3, EOS]
+    before = (3 * (sum(source) % 97) + BOS) % 97
+    rows = model.table[before].clone()
+    rows[[PAD, BOS, EOS]] = float("-inf")
+    piece = rows.topk(2).indices[place]  # one of the two that the beam keeps
+    model.table[(3 * before + int(piece)) % 97] = float("nan")
+    with pytest.raises(FloatingPointError, match="sentence 0"):
+        beam_search(model, batch_of(source), beam_size=2, min_length=3)
 
 
 def test_impossible_settings_and_broken_models_are_refused() -> None:

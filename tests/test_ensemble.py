@@ -10,6 +10,7 @@ import torch
 
 from nmt.decoding import Hypothesis, beam_search, force_decode, greedy_search, sample
 from nmt.masks import padding_mask
+from nmt.models import ensemble
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run import build_translator
@@ -117,3 +118,22 @@ def test_members_that_do_not_fit_are_refused() -> None:
     other.bos_id = 5
     with pytest.raises(ValueError, match="same bos_id: member 0 has 1, member 1 has 5"):
         EnsembleTranslator([Table(9), other])
+
+
+def test_an_ensemble_reads_no_more_than_its_shortest_member() -> None:
+    models = []
+    for most in (20, 12):
+        overrides = ["model=transformer", "model.size=8", "model.num_heads=2", "model.feedforward_size=8"]
+        overrides += ["positions=learned", f"positions.max_length={most}"]
+        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+            config = hydra.compose("train", overrides=overrides)
+        models.append(build_translator(config.model, VOCABULARY).eval())
+    assert EnsembleTranslator(models).max_length == 12
+    assert EnsembleTranslator([models[0], gru("luong_dot", 1)]).max_length == 20
+
+
+def test_small_probabilities_of_halves_are_not_lost() -> None:
+    logits = torch.tensor([[0.0, -30.0]], dtype=torch.bfloat16)
+    found = ensemble._log_mean([logits, logits])
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, logits.float().log_softmax(dim=-1), rtol=1e-6, atol=1e-12)

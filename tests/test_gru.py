@@ -85,6 +85,8 @@ STACKS = [
     Case("luong_general", "input_feeding", 3, "lstm", residual=True),
     Case("luong_general", "input_feeding", 3, "gru", residual=True),
     Case("none", "update_then_attend", 2, "gru", residual=True),
+    Case("bahdanau", "attend_then_update", 2, "gru", residual=True),
+    Case("luong_general", "conditional", 2, "lstm", residual=True),
     Case("bahdanau", "conditional", 2, "lstm"),
     Case("bahdanau", "attend_then_update", 2, "norm"),
     Case("luong_general", "update_then_attend", 1, "norm"),

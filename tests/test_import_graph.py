@@ -96,7 +96,7 @@ ALLOWED: dict[str, set[str]] = {
         *DATA,
     },
     "commands": {"ranks", "settings"},
-    "resume": {"settings"},
+    "resume": {"memory", "settings"},
     "settings": set(),
 }
 ALLOWED["run"] = {name for name in ALLOWED if name not in ("", "commands", "launch", "resume")}

@@ -25,14 +25,14 @@ from nmt.callbacks import (
     TryLargestBatch,
     WarnOfSpikes,
 )
-from nmt.callbacks.alignments import MOST_FRAMES, most_crowded
+from nmt.callbacks.alignments import MOST_FRAMES, DrawAlignments, most_crowded
 from nmt.callbacks.losses import num_deviations_above
-from nmt.callbacks.memory import OFTEN, is_out_of_memory
+from nmt.callbacks.memory import OFTEN
 from nmt.callbacks.randomness import random_state
 from nmt.callbacks.scores import _as_it_is
 from nmt.data.batching import TokenBatchSampler, collate
 from nmt.errors import UserError
-from nmt.memory import held_memory
+from nmt.memory import held_memory, is_out_of_memory
 from tests.test_module import examples, make_module
 
 
@@ -289,3 +289,14 @@ def test_a_sample_translation_is_shown_as_it_is(text):
     shown = markdown_to_safe_html(table)
     cells = [html.unescape(each) for each in re.findall(r"<td>(.*?)</td>", shown)]
     assert cells == ["0", text, "c"]
+
+
+def test_pictures_between_other_labels_do_not_go_on():
+    """A run may go on with others, and its matrices are then of another size."""
+    settings = {"num_sentences": 1, "layer": None, "head": None, "grid": False, "directory": "alignments"}
+    words, again, pieces = (DrawAlignments(labels=each, **settings) for each in ("words", "words", "pieces"))
+    words._history[0] = [(5, torch.ones(2, 3))]
+    for each in (again, pieces):
+        each.load_state_dict(words.state_dict())
+    assert again.state_dict() == words.state_dict()
+    assert pieces.state_dict()["history"] == {}

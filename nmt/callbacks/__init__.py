@@ -5,7 +5,7 @@ from nmt.callbacks.averaging import ExponentialMovingAverage
 from nmt.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from nmt.callbacks.interrupts import Interrupted, SaveOnInterrupt
 from nmt.callbacks.losses import StopOnNonfinite, WarnOfSpikes
-from nmt.callbacks.memory import LogMemory, TryLargestBatch, is_out_of_memory
+from nmt.callbacks.memory import LogMemory, TryLargestBatch
 from nmt.callbacks.progress import ProgressBar
 from nmt.callbacks.scores import ScoreValidation
 from nmt.callbacks.summary import summarize
@@ -27,7 +27,6 @@ __all__ = [
     "WarnOfSpikes",
     "alignment_error",
     "fixed_sentences",
-    "is_out_of_memory",
     "summarize",
     "word_weights",
 ]

@@ -73,10 +73,11 @@ class DrawAlignments(Callback):
                 )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"history": self._history}
+        return {"history": self._history, "labels": self.labels}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._history = state_dict["history"]
+        if state_dict.get("labels", self.labels) == self.labels:  # else its matrices are of others
+            self._history = state_dict["history"]
 
     def on_validation_epoch_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._weights.clear()

@@ -10,7 +10,7 @@ from nmt.callbacks.randomness import random_state, set_random_state
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
-from nmt.memory import give_back, held_memory, most_memory
+from nmt.memory import give_back, held_memory, is_out_of_memory, most_memory
 
 OFTEN = 250  # batches
 
@@ -77,10 +77,3 @@ class LogMemory(Callback):
             metrics["train/gpu_memory"] = torch.cuda.memory_allocated(pl_module.device) / 2**20
         for logger in trainer.loggers:
             logger.log_metrics(metrics, step=trainer.global_step)
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch could not allocate, on a GPU or on the CPU, which has no exception of its own."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return True
-    return "can't allocate memory" in str(error) or "not enough memory" in str(error)

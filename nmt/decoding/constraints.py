@@ -10,10 +10,12 @@ from nmt.models.base import Translator
 NEVER = float("-inf")
 
 
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise ValueError unless `value` is a whole number of at least `least`."""
+def check_whole(name: str, value: Any, least: int, *, most: int = 2**62) -> None:
+    """Raise ValueError unless `value` is a whole number of at least `least`, and at most `most`."""
     if not isinstance(value, int) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}, got {value!r}")
 
 
 def check_number(name: str, value: Any, *, most: float = float("inf")) -> None:
@@ -113,8 +115,11 @@ class Constraints:
         self.limits = length_limits(
             src_lengths, ratio=max_length_ratio, extra=max_length_extra, cap=max_length
         )
-        if model.max_length is not None:  # positions, of which BOS takes one
-            self.limits = self.limits.clamp(max=model.max_length - 1)
+        self._most_of_model = (
+            None if model.max_length is None else model.max_length - 1
+        )  # BOS takes a position
+        if self._most_of_model is not None:
+            self.limits = self.limits.clamp(max=self._most_of_model)
         wanted = (min_length_ratio * src_lengths).floor().long().clamp(min=min_length)
         self.minimums = torch.minimum(self.limits, wanted)
         # Plain numbers tell a step, without asking the device, that it has nothing to bar.
@@ -138,10 +143,11 @@ class Constraints:
             if {self.pad_id, self.bos_id, self.eos_id} & set(ids[:length]):
                 raise PrefixError(i, f"holds PAD, BOS or EOS between its pieces: {ids}")
             if length > limit:
+                advice = "raise max_length or max_length_extra"
+                if limit == self._most_of_model:
+                    advice = "the model's positions end there"
                 raise PrefixError(
-                    i,
-                    f"has {length} pieces, but its translation may have only {limit}: "
-                    "raise max_length or max_length_extra",
+                    i, f"has {length} pieces, but its translation may have only {limit}: {advice}"
                 )
         return int(lengths.max()) if len(lengths) else 0
 

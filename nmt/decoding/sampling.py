@@ -55,6 +55,9 @@ def greedy_search(
     return [hypothesis for (hypothesis,) in found]
 
 
+LEAST_TEMPERATURE = 1e-6  # what is divided by it stays finite
+
+
 @torch.no_grad()
 def sample(
     model: Translator,
@@ -78,14 +81,14 @@ def sample(
 
     What is drawn depends on the seed, the sentence and the number of the sample alone: not on its neighbours
     in the batch, nor on how many samples there are. The log-probability, which is the score too, is the
-    model's own, whatever the temperature. Raises ValueError unless `temperature > 0`, `top_k >= 0` and
+    model's own, whatever the temperature. Raises ValueError unless `temperature >= 1e-6`, `top_k >= 0` and
     `0 < top_p <= 1`, and as `Constraints` do; FloatingPointError where the model gives NaN.
     """
-    check_whole("num_samples", num_samples, 1)
+    check_whole("num_samples", num_samples, 1, most=2**20)
     check_whole("seed", seed, 0)
     check_whole("top_k", top_k, 0)
-    if not isinstance(temperature, int | float) or not 0 < temperature < float("inf"):
-        raise ValueError(f"temperature must be above 0, got {temperature!r}")
+    if not isinstance(temperature, int | float) or not LEAST_TEMPERATURE <= temperature < float("inf"):
+        raise ValueError(f"temperature must be at least {LEAST_TEMPERATURE}, got {temperature!r}")
     if not isinstance(top_p, int | float) or not 0 < top_p <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1, got {top_p!r}")
     src_mask = padding_mask(src, model.pad_id)

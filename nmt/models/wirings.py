@@ -11,7 +11,9 @@
         s_t = RNN'(c_t, s'_t)
         r_t = tanh(W_r [s_t; c_t; E y_{t-1}])
 
-Which score `attend` uses is the attention's business alone.
+Which score `attend` uses is the attention's business alone. With residual connections, what comes out of the stack,
+the sum over its layers, is s_t (s'_t) in the readout and in a query of the same step; the query s_{t-1} and the second
+transition read the top layer's own state.
 """
 
 import math

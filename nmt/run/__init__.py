@@ -18,6 +18,7 @@ from nmt.run.building import (
     stored_data,
 )
 from nmt.run.checks import (
+    check_decoding,
     check_lengths,
     check_monitors,
     check_numbers,
@@ -45,6 +46,7 @@ __all__ = [
     "Run",
     "Translation",
     "build_translator",
+    "check_decoding",
     "check_folders",
     "check_lengths",
     "check_monitors",

@@ -141,9 +141,13 @@ def check_lengths(translator: Translator, val: Rows) -> None:
         )
 
 
+# What `search` takes beside its settings.
+OF_A_SEARCH = ("model", "src", "num_best", "prefixes", "need_weights")
+
+
 def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
     """Build what is first used in the middle or at the end of a run: what cannot be ends it before its work."""
-    _check_decoding(cfg.decoding, translator, tokenizer)
+    check_decoding(cfg.decoding, translator)
     check_case(tokenizer, instantiate(cfg.metrics))
     try:
         optimizer = hydra.utils.instantiate(cfg.optimizer)(translator.parameters())
@@ -171,13 +175,17 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
         raise UserError(f"trainer.gradient_clip_algorithm={algorithm}: it is the norm that is clipped")
 
 
-def _check_decoding(config: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
-    """Search one empty sentence, so that settings that do not go together end a run before its work: UserError."""
-    training = translator.training
+def check_decoding(config: DictConfig, translator: Translator, *, num_best: int = 1) -> None:
+    """Search one empty sentence, so that settings that do not go together end a command before its work: UserError."""
+    for key in config:
+        if key in OF_A_SEARCH:
+            raise UserError(f"decoding.{key}: there is no such setting; configs/decoding/ lists them")
+    training, device = translator.training, next(translator.parameters()).device
     try:
         search(
             translator.eval(),
-            torch.tensor([[tokenizer.eos_id]]),
+            torch.tensor([[translator.eos_id]], device=device),
+            num_best=num_best,
             **{str(key): value for key, value in config.items()},
         )
     except ValueError as error:

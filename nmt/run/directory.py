@@ -185,7 +185,7 @@ class Run:
     ) -> list[Translation]:
         """Translations of lines none of which need be cut; an error names a line by its number in `numbers`."""
         begun = None if prefixes is None else [row[:-1] for row in self.tokenizer.encode_target(prefixes)]
-        results = [Translation(line, "") for line in lines]
+        results = [self._empty(line) for line in lines]
         batches = _batches_by_length(
             {row: len(own) for row, own in enumerate(ids) if not _is_empty(lines[row], own)}, max_tokens
         )
@@ -211,6 +211,12 @@ class Run:
                     results[row] = Translation(**{**vars(best), "others": tuple(others)})
                 bar.update(len(rows))
         return results
+
+    def _empty(self, line: str) -> Translation:
+        """That of a line of which nothing is to be translated."""
+        words = line.split()
+        weights = np.zeros((0, len(words))) if self.translator.has_attention else None
+        return Translation(line, "", source_words=words, weights=weights)
 
     @property
     def _most_pieces(self) -> int:
@@ -459,6 +465,8 @@ def _batches_by_length(lengths: dict[int, int], max_tokens: int) -> list[list[in
 def _device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "meta":
+        raise UserError("device=meta has no numbers: give cpu or cuda")
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError, TypeError) as error:

@@ -143,21 +143,22 @@ def load_average(translator: Translator, files: Sequence[Path]) -> None:
 
 
 def check_folders(
-    config: DictConfig, *files: str, made: Sequence[str] = (), folders: Sequence[str] = ()
+    config: DictConfig,
+    *files: str,
+    made: Sequence[str] = (),
+    folders: Sequence[str] = (),
+    read: Sequence[str] = (),
 ) -> None:
     """Raise UserError where what a key names could not be written: one of `files`, whose folder must be there, one of
-    those `made` with their folders, or one of the `folders` themselves."""
-    taken: dict[Path, str] = {}
+    those `made` with their folders, or one of the `folders` themselves; or where it is what another key names, which
+    may be one that is `read`."""
+    taken = {Path(config[key]).resolve(): key for key in read if config[key] is not None}
     for key in (key for key in (*files, *made, *folders) if config[key] is not None):
         path = Path(config[key])
         if _leads_to_itself(path):
             raise UserError(f"{key}={path}: a link that leads to itself")
-        if (
-            key not in folders
-            and not _is_stream(path)
-            and (other := taken.setdefault(path.resolve(), key)) != key
-        ):
-            raise UserError(f"{key}={path} is the file of {other} too: give each its own")
+        if not _is_stream(path) and (other := taken.setdefault(path.resolve(), key)) != key:
+            raise UserError(f"{key}={path} is that of {other} too: give each its own")
         above = path if key in folders else path.parent
         if key in files and not above.is_dir():
             raise UserError(f"{key}={path}: there is no folder {above}")

@@ -13,9 +13,10 @@ from nmt import alignment
 class Translation:
     """One translation of one line.
 
-    text: detokenised. score: what the search ranks by (log p in nats over the length penalty). log_prob: the
-    sum of log p in nats. source_words, target_words: whitespace words. weights: cross-attention between them
-    [target words, source words], None for a model without attention. others: the rest of the n-best list.
+    text: detokenised. score: what the search ranks by (log p in nats over the length penalty, plus the coverage
+    penalty). log_prob: the sum of log p in nats. source_words, target_words: whitespace words. weights:
+    cross-attention between them [target words, source words], None for a model without attention. others: the rest
+    of the n-best list.
     """
 
     source: str
