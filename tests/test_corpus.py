@@ -5,6 +5,7 @@ import csv
 import gzip
 import json
 import os
+from itertools import accumulate
 from pathlib import Path
 
 import datasets
@@ -237,6 +238,10 @@ REFUSED = {
     "null": ({"train.jsonl": '{"en": "a", "de": null}\n'}, r'line 1: "de" is a null, not text'),
     "nul escape": ({"train.jsonl": r'{"en": "a\u0000", "de": "b"}' + "\n"}, r'line 1: "en" holds a NUL'),
     "surrogate": ({"train.jsonl": r'{"en": "a\ud800", "de": "b"}' + "\n"}, r'line 1: "en" holds half a surrogate'),
+    "twice": ({"train.jsonl": GOOD + '{"en": "a", "de": "b", "en": "c"}\n'}, r'line 2: the object names "en" twice'),
+    "twice inside": (
+        {"train.jsonl": '{"translation": {"en": "a", "en": "b", "de": "c"}}\n'}, r'line 1: the object names "en" twice'
+    ),
     "no header": ({"train.tsv": "a\tb\n"}, r"line 1: no header .*set data.columns=\[de,en\]"),
     "three columns": ({"train.tsv": "en\tde\na\tb\na\tb\tc\n"}, r"line 3: 3 columns, but expected 2 \(en, de\)"),
     "one column": ({"train.tsv": "en\tde\na b\n"}, r"line 2: 1 column, but expected 2"),
@@ -250,6 +255,10 @@ REFUSED = {
     "bad parquet": ({"train.parquet": b"PAR1 nonsense"}, r"train.parquet is broken or no Parquet"),
     "empty parquet": ({"train.parquet": b""}, r"train.parquet is broken or no Parquet"),
     "shard missing": ({"train-00001-of-00002.parquet": b""}, r"should hold 2 shards of train, but has train-00001"),
+    "two sets of shards": (
+        {"train-00000-of-00002.jsonl": GOOD, "train-00001-of-00003.jsonl": GOOD},
+        r"has train-00000-of-00002.jsonl and train-00001-of-00003.jsonl, shards of two sets: keep one",
+    ),
     "links": ({"train.en": "a\n", "train.de": "b\n", "train.align": "0:0\n"}, r"align, line 1: .*'0:0' is not .* i-j"),
     "far link": ({"train.en": "a\n", "train.de": "b c\n", "train.align": "2-0\n"}, r"link 2-0 .*1 words and de 2"),
     "link number": ({"train.jsonl": '{"en": "a", "de": "b", "alignment": 3}\n'}, r'"alignment" is a number'),
@@ -285,6 +294,31 @@ def test_what_is_unsound_is_refused_by_name_and_line(tmp_path, case):
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
     assert not list(tmp_path.glob("cache/*"))  # nothing half-written
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["json", "txt", "tsv.bz2", "en.bz2", "jsonl.zst", "JSONL", "en.txt", "parquet.gz", "tmx"],
+)
+def test_a_form_that_is_not_read_is_no_language(tmp_path, name):
+    (tmp_path / f"train.{name}").write_text("a")
+    read_are = (
+        r"\.jsonl, \.tsv, \.csv, \.parquet and a plain file for each language, all but \.parquet also as \.gz"
+    )
+    message = rf"it holds train\.{name}; train\.{name} is in no form that is read; these are {read_are}$"
+    with pytest.raises(UserError, match=message):
+        read(tmp_path)
+    (tmp_path / "train.fr").write_text("a")
+    with pytest.raises(
+        UserError, match=r"its languages are fr: set data.src_lang and .*; train\..* is in no form"
+    ):
+        read(tmp_path)
+
+
+def test_shards_of_a_form_that_is_not_read_are_named_too(tmp_path):
+    (tmp_path / "train-00000-of-00001.json").write_text("a")
+    with pytest.raises(UserError, match=r"train-00000-of-00001\.json is in no form that is read"):
+        read(tmp_path)
 
 
 def test_a_number_or_null_in_parquet_is_named_by_its_row(tmp_path):
@@ -405,6 +439,45 @@ def test_what_changes_the_rows_is_parsed_anew(tmp_path, parses, change, monkeypa
     assert first[0] == {"src": "a", "tgt": "b"}  # what was read before stays as it was
 
 
+def test_line_ends_inside_quotes_are_kept(tmp_path):
+    rows = [{"en": "a\r\nb", "de": "c\nd"}, {"en": "e\rf", "de": ' "g"\r\n\r\n'}]
+    with (tmp_path / "train.csv").open("w", encoding="utf-8-sig", newline="") as handle:
+        writer = csv.DictWriter(handle, ["en", "de"])
+        writer.writeheader()
+        writer.writerows(rows)
+    found = read(tmp_path)["train"]
+    assert [{"en": row["src"], "de": row["tgt"]} for row in found] == rows
+
+
+ALIGNED_ROW = '{"en": "a", "de": "b", "alignment": "0-0"}\n'
+
+
+@pytest.mark.parametrize("streaming", [None, 7])
+@pytest.mark.parametrize(
+    ("files", "has_effect"),
+    [
+        ({"train.jsonl": GOOD}, False),
+        ({"train.csv.gz": "en,de\na,b\n", "val.jsonl": GOOD}, False),
+        ({"train.jsonl": ALIGNED_ROW}, True),
+        ({"train.jsonl": GOOD, "test.jsonl": ALIGNED_ROW}, True),
+        ({"train.jsonl": GOOD, "test.tsv": "a\tb\n"}, True),
+    ],
+)
+def test_columns_without_effect_are_refused(tmp_path, files, has_effect, streaming):
+    lay(tmp_path, files)
+    options = {"columns": ["en", "de"], "streaming": streaming}
+    if has_effect:
+        assert "train" in read(tmp_path, **options)
+        return
+    with pytest.raises(
+        UserError, match=r"data\.columns=\[en,de\] has no effect: .* no \.tsv .*: leave it out"
+    ):
+        read(tmp_path, **options)
+    # An evaluation takes the setting over from training.
+    if "val.jsonl" in files:
+        assert "val" in read(tmp_path, splits=["val"], **options)
+
+
 def test_columns_are_part_of_the_content(tmp_path):
     (tmp_path / "train.tsv").write_text("a\tb\n")
     assert read(tmp_path, columns=["en", "de"])["train"][0] == {"src": "a", "tgt": "b"}
@@ -428,6 +501,26 @@ def test_a_damaged_cache_file_is_written_anew(tmp_path):
     [file] = (tmp_path / "cache").glob("*.arrow")
     file.write_bytes(b"nonsense")
     assert read(tmp_path)["train"][0]["src"] == PAIRS[0][0]
+
+
+def test_a_cache_file_that_was_cut_off_is_written_anew(tmp_path):
+    """Wherever it was, also between two of its batches, where Arrow finds nothing wrong."""
+    pairs = [(str(number), str(-number)) for number in range(25_001)]
+
+    def rows():
+        return cached_dataset(lambda: pairs, key="0" * 64, name="numbers", cache_dir=tmp_path)
+
+    assert len(rows()) == 25_001
+    [file] = tmp_path.glob("*.arrow")
+    whole = file.read_bytes()
+    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(whole))
+    ends = [0, *accumulate(len(message.serialize()) for message in messages)]
+    assert 0 < len(whole) - ends[-1] <= 8  # the mark of the end
+    for size in (*ends, *(end + 4 for end in ends), *(end - 1 for end in ends[1:])):
+        file.unlink()  # the table above has the old file in memory
+        file.write_bytes(whole[:size])
+        assert len(rows()) == 25_001
+        assert file.read_bytes() == whole
 
 
 def test_many_rows_cross_the_batches_of_the_cache(tmp_path):
@@ -481,7 +574,8 @@ def test_hub_rows_are_named_by_language_or_nested(tmp_path, monkeypatch, nested,
 def test_a_language_that_the_hub_s_rows_lack_is_named(tmp_path, monkeypatch, nested):
     hub(monkeypatch, {"train": hub_rows(nested)})
     with pytest.raises(
-        UserError, match=r'something, split train: no "fr"; the names there are .*de, en|en, de'
+        UserError,
+        match=r'something, split train(, row 1)?: no "fr"; the names there are (de, en|en, de): set',
     ):
         read_from_hub(tmp_path, tgt_lang="fr")
 
@@ -503,8 +597,64 @@ def test_other_faults_of_the_hub_s_data_are_named(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"both valid and dev for the val split"):
         read_from_hub(tmp_path)
     hub(monkeypatch, {"train": Dataset.from_list([{"en": "a", "de": None}, {"en": "a", "de": "b"}])})
-    with pytest.raises(UserError, match=r'"de" is missing in 1 rows'):
+    hub(monkeypatch, {"train": Dataset.from_list([])})
+    with pytest.raises(UserError, match=r"something, split train has no rows"):
         read_from_hub(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"en": "a", "de": None}, r'row 2: "de" is a null'),
+        ({"en": "a\0", "de": "b"}, r'row 2: "en" holds a NUL'),
+        ({"translation": {"en": "a"}}, r'row 2: "de" is a null'),
+        ({"translation": None}, r'row 2: "translation" is a null'),
+        ({"en": "a", "de": "b", "alignment": "0-1"}, r"row 2: alignment link 0-1 is out of range"),
+    ],
+)
+def test_the_hub_s_rows_are_looked_at_as_those_of_files_are(tmp_path, monkeypatch, row, message):
+    good: dict = {"en": "a", "de": "b"}
+    good = {"translation": good} if "translation" in row else good | {"alignment": "0-0"}
+    hub(monkeypatch, {"train": Dataset.from_list([good, row])})
+    with pytest.raises(UserError, match=f"someone/something, split train, {message}"):
+        read_from_hub(tmp_path)
+
+
+def test_numbers_of_the_hub_are_no_text(tmp_path, monkeypatch):
+    hub(monkeypatch, {"train": Dataset.from_list([{"en": "a", "de": 3}])})
+    with pytest.raises(UserError, match=r'split train, row 1: "de" is a number, not text'):
+        read_from_hub(tmp_path)
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_alignments_of_the_hub_are_kept(tmp_path, monkeypatch, nested):
+    rows = [{"en": en, "vi": vi} for en, vi, _ in ALIGNED]
+    rows = [{"translation": row} if nested else row for row in rows]
+    links = [links for *_, links in ALIGNED]
+    aligned = [row | {"alignment": each} for row, each in zip(rows, links, strict=True)]
+    hub(monkeypatch, {"train": Dataset.from_list(aligned)})
+    splits = read_from_hub(tmp_path, src_lang="en", tgt_lang="vi")
+    assert list(splits["train"]["alignment"]) == links
+    splits = read_from_hub(tmp_path, src_lang="vi", tgt_lang="en")
+    assert list(splits["train"]["alignment"]) == FLIPPED
+
+
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        (None, "Config name is missing.\nPlease pick one among the available configs: ['a', 'b']"),
+        ("c", "BuilderConfig 'c' not found. Available: ['a', 'b']"),
+    ],
+)
+def test_which_of_several_configurations_is_asked_for(tmp_path, monkeypatch, config, fault):
+    hub(monkeypatch, ValueError(fault))
+    with pytest.raises(UserError, match=r"\['a', 'b'\].*: choose one by data\.reader\.config=NAME"):
+        read_from_hub(tmp_path, config=config)
+    write_jsonl(tmp_path, "train")
+    with pytest.raises(
+        UserError, match=r"data\.reader\.config=a is for the Hub, not for .*: leave it out, or"
+    ):
+        read_from_hub(tmp_path, path=tmp_path, config="a")
 
 
 def test_a_local_copy_stands_in_for_the_hub(tmp_path, monkeypatch):

@@ -488,7 +488,7 @@ REQUESTS = {
         ["output=FILE.d", "data.src_lang=vi", "data.tgt_lang=en"],
         ["data.src_lang=vi data.tgt_lang=en: RUN translates the other way"],
     ),
-    "one file for two": ("translate", ["output=FILE", "alignments=FILE"], ["=FILE is the file of output too"]),
+    "one file for two": ("translate", ["output=FILE", "alignments=FILE"], ["=FILE is that of output too"]),
     "a decoding setting there is not": ("translate", ["+decoding.foo=1"], ["there is no setting foo of decoding"]),
     "an ensemble that aligns": ("align", ["run=[RUN,RUN]"], ["run is a list"]),
     "twice the same direction": ("align", ["reverse_run=RUN"], ["reverse_run=RUN translates", "in reverse"]),
@@ -1058,6 +1058,27 @@ def test_a_run_does_not_go_on_with_other_text(trained):
     data(40).load_state_dict(state)
     with pytest.raises(UserError, match="the training text is not the one that the run was trained on"):
         data(39).load_state_dict(state)
+
+
+@pytest.mark.parametrize("side", ["src", "tgt", "alignment"])
+def test_a_run_does_not_go_on_with_another_validation_set(side, trained):
+    tokenizer = Tokenizer.load(trained / "tokenizer")
+    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "num_workers": 0, "seed": 1}
+
+    def data(**changed: str) -> TranslationDataModule:
+        train = Dataset.from_dict({"src": ["a b"], "tgt": ["c d"]})
+        row = {"src": "e f", "tgt": "g h", "alignment": "0-0"} | changed
+        return TranslationDataModule(
+            {"train": train, "val": Dataset.from_list([row])}, tokenizer, **settings, guided=False
+        )
+
+    state = data().state_dict()
+    data().load_state_dict(state)
+    with pytest.raises(UserError, match="the validation set is not the one that the run was scored on"):
+        data(**{side: "0-1"}).load_state_dict(state)
+    data(**{side: "0-1"}).load_state_dict(
+        {"training_pairs": state["training_pairs"]}
+    )  # of an earlier version
 
 
 def test_a_validation_set_inside_training_is_warned_of(trained, caplog):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
 from omegaconf import OmegaConf
 
@@ -84,9 +85,20 @@ def test_pieces_that_were_damaged_on_disk_are_made_again(left, corpus, tokenizer
     assert not again.seen
 
 
+def test_pieces_that_were_cut_off_between_batches_are_made_again(corpus, tokenizer, tmp_path):
+    expected = pairs.encode(corpus, tokenizer)[:]
+    [file] = tmp_path.glob("cache-*.arrow")
+    content = file.read_bytes()
+    schema = next(iter(pa.ipc.MessageReader.open_stream(pa.BufferReader(content)))).serialize()
+    file.unlink()
+    file.write_bytes(content[: len(schema)])
+    assert pairs.encode(corpus, tokenizer)[:] == expected
+    assert pairs.encode(corpus, watched(tokenizer))[:] == expected
+
+
 def test_lengths_are_those_of_the_rows(corpus, tokenizer):
     rows = pairs.encode(corpus, tokenizer)
-    for some in (rows, rows.shuffle(seed=1), rows.select(range(3, 9))):
+    for some in (rows, rows.shuffle(seed=1), rows.select(range(3, 9)), rows.select([])):
         for side, name in zip(pairs.lengths(some), ("src_ids", "tgt_ids"), strict=True):
             assert side.dtype == np.int32
             assert side.tolist() == [len(row) for row in some[name]]

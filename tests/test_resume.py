@@ -1,5 +1,6 @@
 """A run that was killed anywhere and goes on is, to the last bit, the run that was not."""
 
+import errno
 import importlib.util
 import json
 import logging
@@ -473,6 +474,31 @@ def test_a_broken_checkpoint_is_set_aside_for_the_one_before_it(workspace, whole
         each.write_bytes(b"nothing")
     with pytest.raises(UserError, match="no whole checkpoint to go on from: start the run anew"):
         resume.load_checkpoint(directory)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.EIO, "Input/output error"), r"last.ckpt: cannot read \(Input/output error\)"),
+        (PermissionError(errno.EACCES, "Permission denied"), r"last.ckpt: cannot read \(Permission denied\)"),
+        (MemoryError(), "last.ckpt: there is not enough memory to read it"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"), "not enough memory to read it"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_cannot_be_read_now_is_not_taken_for_broken(tmp_path, monkeypatch, error, words):
+    (tmp_path / "checkpoints").mkdir()
+    files = [tmp_path / "checkpoints" / name for name in ("last.ckpt", "previous.ckpt", "best.ckpt")]
+    for file in files:
+        file.write_bytes(b"whole")
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(resume.torch, "load", fail)
+    with pytest.raises(UserError, match=words):
+        resume.load_checkpoint(tmp_path)
+    assert sorted((tmp_path / "checkpoints").iterdir()) == sorted(files)
 
 
 STORED: dict[str, Any] = {

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
+from nmt.data import streaming
 from nmt.data.batching import collate
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import StreamingDataModule, make_datamodule
@@ -180,6 +181,37 @@ def test_the_fault_of_a_line_is_named_when_it_is_reached(folder, tokenizer):
         batches(stream(folder, tokenizer), 100)
 
 
+def test_an_empty_shard_is_taken_as_it_is_where_the_text_is_read_whole(folder, tokenizer):
+    (folder / "train-00001-of-00004.jsonl").write_text("")
+    assert len(read(folder, streaming=None)["train"]) == NUM_PAIRS - 35
+    found = first_pass(stream(folder, tokenizer))
+    assert sources(found, tokenizer) == Counter(row["en"] for row in LINES[:10] + LINES[45:])
+    text: TextStream = read(folder)["train"]
+    assert len(list(text.first_pairs(8))) == 6
+    for shard in folder.glob("train-*"):
+        shard.write_text("")
+    for of in (text.rows(3, 0), text.first_pairs(8)):
+        with pytest.raises(
+            UserError, match=r"train-0000\d-of-00004\.jsonl and the shards beside it have no rows"
+        ):
+            next(of)
+
+
+@pytest.mark.parametrize(("guided", "buffer_pairs"), [(False, 30), (True, 30), (True, 10)])
+def test_alignments_in_some_shards_only_are_refused(folder, tokenizer, guided, buffer_pairs):
+    """Also where the first blocks are of shards that have none."""
+    aligned = folder / "train-00003-of-00004.jsonl"
+    aligned.write_text("".join(json.dumps(row | {"alignment": "0-0"}) + "\n" for row in LINES[60:]))
+    fault = r"jsonl, line 1: (no alignment, but|an alignment, but) the rows before it have (one|none)"
+    with pytest.raises(UserError, match=fault):
+        read(folder, streaming=None)
+    with pytest.raises(UserError, match=fault):
+        list(read(folder)["train"].first_pairs(8))
+    for seed in range(4):  # orders of the shards
+        with pytest.raises(UserError, match=fault):
+            batches(stream(folder, tokenizer, guided=guided, buffer_pairs=buffer_pairs, seed=seed), 100)
+
+
 def test_a_text_of_which_nothing_is_left_ends_the_run(folder, tokenizer):
     with pytest.raises(UserError, match=r"0 of 100 training pairs are left: raise one of data\.max_length=2"):
         batches(stream(folder, tokenizer, max_length=2), 1)
@@ -293,6 +325,30 @@ def test_pieces_are_drawn_anew_for_each_pass(folder, tokenizer):
     assert [b.src.tolist() for b in drawn(12, place)] == [b.src.tolist() for b in found[12:]]
 
 
+def test_a_block_of_which_nothing_is_kept_is_passed_over(folder, tokenizer):
+    shard = folder / "train-00002-of-00004.jsonl"
+    shard.write_text(json.dumps({"en": "", "vi": ""}) + "\n")
+    found = {}
+    for alpha in (0.0, 0.3):
+        sampler = PairSampler(tokenizer, alpha, max_length=60, seed=3) if alpha else None
+        of = stream(folder, tokenizer, buffer_pairs=1, pair_sampler=sampler)
+        found[alpha] = sorted(index for batch in first_pass(of) for index in batch.indices.tolist())
+    assert len(found[0.3]) == NUM_PAIRS - 15
+    assert found[0.3] == found[0.0]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_batches_do_not_depend_on_how_many_rows_are_split_at_once(folder, tokenizer, alpha, monkeypatch):
+    def found() -> list:
+        sampler = PairSampler(tokenizer, alpha, max_length=60, seed=3) if alpha else None
+        some = batches(stream(folder, tokenizer, pair_sampler=sampler), 60)
+        return [(b.src.tolist(), b.tgt_in.tolist(), b.indices.tolist()) for b in some]
+
+    whole = found()
+    monkeypatch.setattr(streaming, "_ROWS_AT_ONCE", 7)
+    assert found() == whole
+
+
 def test_a_text_of_one_file_is_cut_anew_in_each_pass_too(tmp_path, tokenizer):
     directory = tmp_path / "data"
     directory.mkdir()
@@ -305,6 +361,20 @@ def test_a_text_of_one_file_is_cut_anew_in_each_pass_too(tmp_path, tokenizer):
             pieces[row].add(tuple(each for each in ids if each))
     assert of.place.number >= 2
     assert sum(len(ways) > 1 for ways in pieces.values()) > NUM_PAIRS / 2
+
+
+def test_a_run_does_not_go_on_with_other_text_or_another_validation_set(folder, tokenizer):
+    state = data(folder, tokenizer).state_dict()
+    data(folder, tokenizer).load_state_dict(state)
+    (folder / "val.jsonl").write_text(json.dumps(LINES[1]) + "\n")
+    earlier = {name: state[name] for name in ("batch", "number", "block", "row")}
+    data(folder, tokenizer).load_state_dict(earlier)
+    with pytest.raises(UserError, match="the validation set is not the one that the run was scored on"):
+        data(folder, tokenizer).load_state_dict(state)
+    shard = folder / "train-00000-of-00004.jsonl"
+    shard.write_text(shard.read_text().upper().replace("EN", "en").replace("VI", "vi"))
+    with pytest.raises(UserError, match="the training text is not the one that the run was trained on"):
+        data(folder, tokenizer).load_state_dict(state)
 
 
 def test_guidance_needs_alignments(folder, tokenizer):

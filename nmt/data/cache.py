@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
@@ -18,6 +19,7 @@ from nmt.errors import UserError
 from nmt.files import replacing
 
 _ROWS_A_BATCH = 10_000
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of an Arrow stream; no text, length or offset in it holds these bytes
 
 
 def cached_dataset(
@@ -31,7 +33,7 @@ def cached_dataset(
     directory = Path(cache_dir).expanduser()
     plain = re.sub(r"[^\w-]", "_", name)  # a language may have any name, "../" in it too
     file = directory / f"{plain}-{key[:32]}.arrow"
-    if not file.exists():
+    if not _is_whole(file):
         _write(rows, file)
     try:
         dataset = Dataset.from_file(str(file))
@@ -40,6 +42,16 @@ def cached_dataset(
         dataset = Dataset.from_file(str(file))
     # The fingerprint follows the content, so that what is computed from it is found again.
     return Dataset(dataset.data, info=dataset.info, fingerprint=hashlib.sha256(key.encode()).hexdigest()[:16])
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether the file is there to its end: of one that was cut off between two batches, Arrow reads those before."""
+    try:
+        with file.open("rb") as handle:
+            handle.seek(-min(len(_END), file.stat().st_size), os.SEEK_END)
+            return handle.read() == _END
+    except OSError:
+        return False
 
 
 def cached_tokenizer(

@@ -21,8 +21,9 @@ from nmt.data.streaming import TextStream
 from nmt.errors import UserError
 
 SPLITS = ("train", "val", "test")
-_READER_VERSION = 1  # raise it when the same files give other rows
+_READER_VERSION = 2  # raise it when the same files give other rows
 _LONG_BYTES = 20_000_000  # from here on, a terminal shows progress
+_ROWS_OF_A_TABLE = 1_000  # of the Hub's
 
 
 def read_files(
@@ -46,7 +47,8 @@ def read_files(
     where the source is the second.
 
     Raises UserError naming file and line where the text is not sound, and what was looked for and what is
-    there where there is none of the splits, or no train though it is asked for.
+    there where there is none of the splits, or no train though it is asked for; and for `columns` that have no
+    effect on any split where train is one of them.
     """
     directory = Path(path).expanduser()
     languages = Languages(str(src_lang), str(tgt_lang), _column_names(columns))
@@ -63,13 +65,29 @@ def read_files(
         raise UserError(f"{directory}: cannot list it ({error.strerror})") from error
     if streaming is not None and (type(streaming) is not int or streaming < 1):
         raise UserError(f"data.streaming={streaming}: give the number of batches of an epoch, or null")
-    return {
+    there = {split: files for split, files in found.items() if files is not None}
+    result: dict[str, Any] = {
         split: TextStream(files, languages)
         if streaming is not None and split == "train"
         else _read_split(files, languages, split, Path(cache_dir))
-        for split, files in found.items()
-        if files is not None
+        for split, files in there.items()
     }
+    # An evaluation has the setting of the run's training, and perhaps other files.
+    if languages.columns is not None and "train" in there:
+        has_tsv = any(files.form == ".tsv" for files in there.values())
+        if not has_tsv and not any(map(_has_alignments, result.values())):
+            given = f"data.columns=[{','.join(languages.columns)}]"
+            raise UserError(
+                f"{given} has no effect: {directory} has no .tsv whose columns it could name, and no alignments whose "
+                "order it could say: leave it out, or set data.columns=null"
+            )
+    return result
+
+
+def _has_alignments(split: Dataset | TextStream) -> bool:
+    if isinstance(split, TextStream):
+        return len(next(split.first_pairs(1))) == 3
+    return "alignment" in split.column_names
 
 
 def read_grammar(
@@ -120,10 +138,16 @@ def read_hub(
 ) -> dict[str, Any]:
     """The splits of the Hub's data set `name`, or of a local copy of its files at `path`.
 
-    Columns are named by language, or one column `translation` holds both. Raises UserError where the Hub
-    cannot be reached or has no such data set, and where a language is not in it.
+    Columns are named by language, or one column `translation` holds both; rows are looked at, and kept, as those
+    of files. Raises UserError where the Hub cannot be reached or has no such data set, where a language is not in
+    it, naming the row where it is not sound, and for a `config` of files at `path`.
     """
     if path is not None:
+        if config is not None:
+            raise UserError(
+                f"data.reader.config={config} is for the Hub, not for the files in data.path={path}: leave it out, "
+                "or set data.reader.config=null"
+            )
         return read_files(
             path,
             src_lang=src_lang,
@@ -141,8 +165,10 @@ def read_hub(
         loaded = datasets.load_dataset(name, config, cache_dir=str(cache_dir))
     except Exception as error:  # its network stack raises many unrelated types
         reason = " ".join(str(error).split())[:200] or type(error).__name__
+        # There are several, or none that is called so.
+        choose = "choose one by data.reader.config=NAME, or " if "Config" in reason else ""
         raise UserError(
-            f"cannot load {name} from the Hub ({reason}): set data.path=DIR to read a local copy"
+            f"cannot load {name} from the Hub ({reason}): {choose}set data.path=DIR to read a local copy"
         ) from error
     result = {}
     for split in splits:
@@ -152,7 +178,8 @@ def read_hub(
                 f"{name} has both {there[0]} and {there[1]} for the {split} split: save one and set data.path"
             )
         if there:
-            result[split] = _name_columns(loaded[there[0]], languages, f"{name}, split {there[0]}")
+            where = f"{name}, split {there[0]}"
+            result[split] = _read_hub_split(loaded[there[0]], languages, split, where, Path(cache_dir))
     if not result or ("train" in splits and "train" not in result):
         raise UserError(f"{name} has no {splits[0]} split; its splits are {', '.join(map(str, loaded))}")
     return result
@@ -161,17 +188,36 @@ def read_hub(
 def _read_split(files: Files, languages: Languages, split: str, cache_dir: Path) -> Dataset:
     def rows() -> Iterable[Row]:
         size = sum(path.stat().st_size for path in files.paths)
-        # disable=None: no bar where nobody watches a terminal
-        bar: Any = datasets.utils.tqdm(
-            readers.read_rows(files, languages),
-            desc=f"reading {files.paths[0].name}",
-            unit=" pairs",
-            disable=None if size > _LONG_BYTES else True,
-        )
-        return bar
+        return _watched(readers.read_rows(files, languages), files.paths[0].name, size)
 
     name = f"{split}-{languages.src}-{languages.tgt}"
     return cached_dataset(rows, key=_content_key(files, languages), name=name, cache_dir=cache_dir)
+
+
+def _read_hub_split(
+    dataset: Dataset, languages: Languages, split: str, where: str, cache_dir: Path
+) -> Dataset:
+    if not len(dataset):
+        raise UserError(f"{where} has no rows: set data.path=DIR to read a local copy that has some")
+    wanted = readers.wanted_columns(dataset.column_names, languages, where)
+
+    def rows() -> Iterable[Row]:
+        tables = dataset.select_columns(wanted).with_format("arrow").iter(_ROWS_OF_A_TABLE)
+        located = readers.table_rows(tables, languages, where)
+        return _watched((row for _, row in located), where, dataset.data.nbytes)
+
+    parts = (_READER_VERSION, where, dataset._fingerprint, len(dataset), languages.src, languages.tgt)
+    key = hashlib.sha256(repr(parts).encode()).hexdigest()
+    return cached_dataset(rows, key=key, name=f"{split}-{languages.src}-{languages.tgt}", cache_dir=cache_dir)
+
+
+def _watched(rows: Iterable[Row], name: str, size: int) -> Iterable[Row]:
+    """The rows, with their number on a terminal where there are many bytes of them."""
+    # disable=None: no bar where nobody watches a terminal
+    bar: Any = datasets.utils.tqdm(
+        rows, desc=f"reading {name}", unit=" pairs", disable=None if size > _LONG_BYTES else True
+    )
+    return bar
 
 
 def _content_key(files: Files, languages: Languages) -> str:
@@ -181,23 +227,6 @@ def _content_key(files: Files, languages: Languages) -> str:
         parts.append(path.suffix == ".gz")
         parts.append(readers.digest(path))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _name_columns(dataset: Dataset, languages: Languages, where: str) -> Dataset:
-    """A Hub split with its columns renamed, its rows untouched."""
-    pair = [languages.src, languages.tgt]
-    if "translation" in dataset.column_names and not set(pair) & set(dataset.column_names):
-        dataset = dataset.flatten()
-        pair = [f"translation.{lang}" for lang in pair]
-    for lang, column in zip((languages.src, languages.tgt), pair, strict=True):
-        if column not in dataset.column_names:
-            names = ", ".join(name.removeprefix("translation.") for name in dataset.column_names)
-            raise UserError(
-                f'{where}: no "{lang}"; the names there are {names}: set data.src_lang and data.tgt_lang'
-            )
-        if dataset.data.column(column).null_count:
-            raise UserError(f'{where}: "{lang}" is missing in {dataset.data.column(column).null_count} rows')
-    return dataset.select_columns(pair).rename_columns(dict(zip(pair, ("src", "tgt"), strict=True)))
 
 
 def _column_names(columns: Sequence[str] | None) -> tuple[str, ...] | None:

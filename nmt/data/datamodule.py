@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 _OTHER_TEXT = (
     "the training text is not the one that the run was trained on: put that back, or give its place as "
     "data.path="
+)
+_OTHER_VALIDATION = (
+    "the validation set is not the one that the run was scored on, and its best checkpoint chosen by: put that back, "
+    "or give its place as data.path="
 )
 
 
@@ -144,14 +148,26 @@ class TranslationDataModule(L.LightningDataModule):
                 logger.log_metrics({"train/padding": share}, step=self.trainer.global_step + 1)
 
     def state_dict(self) -> dict[str, Any]:
-        """What tells this training text from another, whatever its place: the lengths of its pairs, as pieces."""
+        """What tells this text from another, whatever its place: the lengths of training pairs, as pieces, and all of
+        the validation set."""
         _, src_lengths, tgt_lengths = self._rows["train"]
-        return {"training_pairs": hashlib.sha256(src_lengths.tobytes() + tgt_lengths.tobytes()).hexdigest()}
+        lengths = hashlib.sha256(src_lengths.tobytes() + tgt_lengths.tobytes()).hexdigest()
+        return {"training_pairs": lengths, "validation": self._validation}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Raises UserError where the run that goes on was trained on other text."""
-        if state_dict != self.state_dict():
+        """Raises UserError where the run that goes on was trained or scored on other text."""
+        if state_dict.get("training_pairs") != self.state_dict()["training_pairs"]:
             raise UserError(_OTHER_TEXT)
+        self._check_validation(state_dict)
+
+    @cached_property
+    def _validation(self) -> str:
+        return pairs.digest(self.val_text)
+
+    def _check_validation(self, state_dict: dict[str, Any]) -> None:
+        # A run of an earlier version has none.
+        if state_dict.get("validation", self._validation) != self._validation:
+            raise UserError(_OTHER_VALIDATION)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader(self.val, self.sampler("val", shuffle=False))
@@ -246,13 +262,19 @@ class StreamingDataModule(TranslationDataModule):
         return self._collate([row] * num_sentences)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"text": self.stream.text.digest, **asdict(self.stream.place)}
+        return {
+            "text": self.stream.text.digest,
+            "validation": self._validation,
+            **asdict(self.stream.place),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         place = dict(state_dict)
         text = self.stream.text.digest
         if place.pop("text", text) != text:  # a run of an earlier version has none
             raise UserError(_OTHER_TEXT)
+        self._check_validation(place)
+        place.pop("validation", None)
         self.stream.place = Place(**place)
 
 

@@ -1,6 +1,8 @@
 """What is done with all pairs of a corpus, a block of rows at a time: pieces, lengths, filters, a sample."""
 
+import contextlib
 import functools
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -44,10 +46,12 @@ def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> D
             features=features(guided),
             desc=f"pieces of pairs{whole}",
         )
-        try:
-            blocks.append(make())
-        except (pa.ArrowException, OSError):  # what is kept is damaged from outside
-            blocks.append(make(load_from_cache_file=False))
+        block = None
+        with contextlib.suppress(pa.ArrowException, OSError):
+            block = make()
+        if block is None or len(block) < end - start:  # what is kept is damaged from outside
+            block = make(load_from_cache_file=False)
+        blocks.append(block)
     return datasets.concatenate_datasets(blocks) if len(blocks) > 1 else blocks[0]
 
 
@@ -85,11 +89,21 @@ def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer) -> list
 
 def lengths(rows: Dataset) -> tuple[Lengths, Lengths]:
     """How many pieces each pair has on either side: 8 bytes a pair, whatever its text."""
-    sides: tuple[list[Any], list[Any]] = ([], [])
+    none = np.zeros(0, np.int32)
+    sides: tuple[list[Any], list[Any]] = ([none], [none])  # of no rows too
     for batch in rows.select_columns(["src_ids", "tgt_ids"]).with_format("arrow").iter(_ROWS_A_BATCH):
         for side, name in zip(sides, ("src_ids", "tgt_ids"), strict=True):
             side.append(pc.list_value_length(batch[name]).to_numpy().astype(np.int32))
     return np.concatenate(sides[0]), np.concatenate(sides[1])
+
+
+def digest(rows: Dataset) -> str:
+    """What tells these rows from others: all that their columns hold, in order."""
+    found = hashlib.sha256()
+    for batch in rows.with_format("arrow").iter(_ROWS_A_BATCH):
+        for row in batch.to_pylist():
+            found.update(repr(sorted(row.items())).encode())
+    return found.hexdigest()
 
 
 class Rows(NamedTuple):

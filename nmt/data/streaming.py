@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, count, islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,7 @@ class TextStream:
     """The pairs of a split's files, one by one. Shards are read in an order drawn for each pass, rows as they stand."""
 
     def __init__(self, files: Files, languages: Languages) -> None:
-        whole = files.form == "text"  # its files are the sides of one text
-        self.shards = [files] if whole else [Files(files.form, (path,)) for path in files.paths]
+        self.shards = files.shards
         self.languages = languages
 
     @cached_property
@@ -45,15 +44,17 @@ class TextStream:
 
     def rows(self, seed: int, number: int) -> Iterator[Row]:
         """The rows of pass `number`. Raises UserError naming file and line where the text is not sound."""
+        return readers.read_shards(self._in_order_of(seed, number), self.languages)
+
+    def _in_order_of(self, seed: int, number: int) -> Iterator[Files]:
         for shard in np.random.default_rng([seed, number]).permutation(len(self.shards)):
             log.info("pass %d reads %s", number, self.shards[shard].paths[0].name)
-            yield from readers.read_rows(self.shards[shard], self.languages)
+            yield self.shards[shard]
 
     def first_pairs(self, num_pairs: int) -> Iterator[Row]:
         """The first pairs of each shard, as many of one as of another, `num_pairs` at most."""
         share = max(1, num_pairs // len(self.shards))
-        each = (islice(readers.read_rows(shard, self.languages), share) for shard in self.shards)
-        return islice(chain.from_iterable(each), num_pairs)
+        return islice(readers.read_shards(self.shards, self.languages, share), num_pairs)
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,7 @@ class BatchStream:
     def _fit(self, some: list[Row], first: int) -> Rows:
         """As pieces those of the rows, from `first` on, that are fit to learn from."""
         if self.guided and len(some[0]) < 3:
+            list(self.text.first_pairs(len(self.text.shards)))  # raises UserError where some shards have them
             raise UserError("guided_alignment needs alignments of the training text, and the data have none")
         parts = [
             self._encoded(some[start : start + _ROWS_AT_ONCE], first + start)

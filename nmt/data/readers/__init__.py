@@ -2,7 +2,7 @@
 
 from nmt.data.readers.layout import ALIASES, FORMATS, Files, Languages, find, missing
 from nmt.data.readers.lines import decoded, digest, read_lines
-from nmt.data.readers.rows import Row, read_rows, row_from_mapping
+from nmt.data.readers.rows import Row, read_rows, read_shards, row_from_mapping, table_rows, wanted_columns
 
 __all__ = [
     "ALIASES",
@@ -16,5 +16,8 @@ __all__ = [
     "missing",
     "read_lines",
     "read_rows",
+    "read_shards",
     "row_from_mapping",
+    "table_rows",
+    "wanted_columns",
 ]

@@ -9,6 +9,12 @@ from nmt.errors import UserError
 
 ALIASES = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
 FORMATS = (".jsonl", ".tsv", ".csv", ".parquet")
+# How a name ends that says a form or a packing, none of them read but in the forms above.
+_NO_LANGUAGE = re.compile(
+    r"(.*\.)?(jsonl?|ndjson|txt|text|tsv|csv|parquet|arrow|feather|xml|sgml?|tmx|xlsx|ya?ml"
+    r"|gz|bz2|xz|zst|lz4|zip|tar|tgz|7z)",
+    re.IGNORECASE,
+)
 _SHARD = r"-(\d+)-of-(\d+)(?:-[0-9a-f]+)?(\.parquet|(?:\.jsonl|\.tsv|\.csv)(?:\.gz)?)"
 
 
@@ -47,6 +53,11 @@ class Files:
 
     form: str
     paths: tuple[Path, ...]
+
+    @property
+    def shards(self) -> list["Files"]:
+        """What is read one after another; the sides of one text are read together."""
+        return [self] if self.form == "text" else [Files(self.form, (path,)) for path in self.paths]
 
 
 def find(directory: Path, split: str, languages: Languages) -> Files | None:
@@ -98,19 +109,29 @@ def missing(directory: Path, split: str, languages: Languages) -> UserError:
 
 
 def _there(names: list[str], aliases: Sequence[str]) -> str:
-    """What a directory holds, and the languages of its plain files."""
-    endings = {ending for form in FORMATS for ending in (form, f"{form}.gz")} | {".align", ".talp"}
-    langs = sorted(
-        {
-            name.removesuffix(".gz").partition(".")[2]
-            for name in names
-            if name.partition(".")[0] in aliases and f".{name.partition('.')[2]}" not in endings
-        }
-        - {"align", "talp", ""}
-    )
+    """What a directory holds, the languages of its plain files, and what of the split is in no form that is read."""
+    langs, unread = set(), []
+    for name in names:
+        stem, _, ending = name.partition(".")
+        lang = ending.removesuffix(".gz")
+        if re.sub(r"-\d+-of-\d+.*", "", stem) not in aliases or lang in ("align", "talp", ""):
+            continue
+        if not _is_read(f".{ending}") and _NO_LANGUAGE.fullmatch(lang):
+            unread.append(name)
+        elif stem in aliases and not _is_read(f".{ending}"):
+            langs.add(lang)
+    advice = ""
+    if langs:
+        advice = f"; its languages are {', '.join(sorted(langs))}: set data.src_lang and data.tgt_lang"
+    if unread:
+        forms = f"{', '.join(FORMATS)} and a plain file for each language, all but .parquet also as .gz"
+        advice += f"; {unread[0]} is in no form that is read; these are {forms}"
     there = f"; it holds {some(names)}" if names else "; it is empty"
-    advice = f"; its languages are {', '.join(langs)}: set data.src_lang and data.tgt_lang" if langs else ""
     return there + (advice or "; set data.path to the folder of the data")
+
+
+def _is_read(ending: str) -> bool:
+    return ending in FORMATS or (ending.removesuffix(".gz") in FORMATS and ending != ".parquet.gz")
 
 
 def _shards(directory: Path, alias: str) -> list[Files]:
@@ -122,6 +143,10 @@ def _shards(directory: Path, alias: str) -> list[Files]:
         for ending in sorted({match[3] for _, match in matches if match}):
             shards = [(path, int(m[1]), int(m[2])) for path, m in matches if m and m[3] == ending]
             shards.sort(key=lambda shard: shard[1])  # whether their numbers are padded or not
+            other = next((path for path, _, total in shards if total != shards[0][2]), None)
+            if other is not None:
+                names = f"{shards[0][0].name} and {other.name}"
+                raise UserError(f"{folder} has {names}, shards of two sets: keep one of the sets")
             if [number for _, number, _ in shards] != list(range(shards[0][2])):
                 names = some([path.name for path, _, _ in shards])
                 raise UserError(f"{folder} should hold {shards[0][2]} shards of {alias}, but has {names}")

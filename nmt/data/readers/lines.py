@@ -18,13 +18,13 @@ _UTF16_OR_32 = (
 )  # BOM_UTF32_LE begins as UTF-16's
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    r"""The lines of a UTF-8 file, plain or .gz, without their ends: only \n and \r\n end a line."""
+def read_lines(path: Path, *, with_ends: bool = False) -> Iterator[str]:
+    r"""The lines of a UTF-8 file, plain or .gz, without their ends or with them: only \n and \r\n end a line."""
     with readable(path), opened(path) as handle:
-        yield from decoded(handle, str(path))
+        yield from decoded(handle, str(path), with_ends=with_ends)
 
 
-def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+def decoded(lines: Iterable[bytes], name: str, *, with_ends: bool = False) -> Iterator[str]:
     """What `read_lines` gives, of lines of bytes that a file or a pipe called `name` holds."""
     for number, line in enumerate(lines, 1):
         where = f"{name}, line {number}"
@@ -43,7 +43,7 @@ def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} of the line"
             raise UserError(f"{where}: not UTF-8 ({byte}); convert it to UTF-8") from error
-        if text.endswith("\n"):
+        if text.endswith("\n") and not with_ends:
             text = text[:-1].removesuffix("\r")
         yield text
 

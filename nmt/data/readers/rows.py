@@ -3,8 +3,8 @@
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,31 +27,39 @@ def read_rows(files: Files, languages: Languages) -> Iterator[Row]:
 
     Raises UserError, naming file and line, for what is not a row of text in both languages.
     """
-    empty = True
-    readers = {".jsonl": _json_rows, ".tsv": _tsv_rows, ".csv": _csv_rows, ".parquet": _parquet_rows}
-    iterators = (
-        [_text_rows(files.paths)]
-        if files.form == "text"
-        else [readers[files.form](path, languages) for path in files.paths]
-    )
+    return read_shards(files.shards, languages)
+
+
+def read_shards(shards: Iterable[Files], languages: Languages, most: int | None = None) -> Iterator[Row]:
+    """As `read_rows`, of shards in the order in which they come, and of each its first `most` rows."""
+    paths: list[Path] = []
     width = None
-    for rows in iterators:
-        for where, row in rows:
-            if len(row) == 3:
-                row = (row[0], row[1], _links(row[2], row[0], row[1], languages, where))
+    for shard in shards:
+        paths += shard.paths
+        for where, row in islice(_located_rows(shard, languages), most):
             if width not in (None, len(row)):
                 some = "no alignment, but the rows before it have one"
                 raise UserError(
                     f"{where}: {some if width == 3 else 'an alignment, but the rows before it have none'}"
                 )
             width = len(row)
-            empty = False
             yield row
-    if empty:
-        raise UserError(f"{files.paths[0]} has no rows: put text into it or remove it")
+    if width is None:
+        advice = "has no rows: put text into it or remove it"
+        if len(paths) > len(shard.paths):
+            advice = "and the shards beside it have no rows: put text into one of them"
+        raise UserError(f"{paths[0]} {advice}")
 
 
-def _text_rows(paths: tuple[Path, ...]) -> Iterator[tuple[str, Row]]:
+def _located_rows(shard: Files, languages: Languages) -> Iterator[tuple[str, Row]]:
+    """The rows of a shard, and where each of them stands."""
+    if shard.form == "text":
+        return _text_rows(shard.paths, languages)
+    readers = {".jsonl": _json_rows, ".tsv": _tsv_rows, ".csv": _csv_rows, ".parquet": _parquet_rows}
+    return readers[shard.form](shard.paths[0], languages)
+
+
+def _text_rows(paths: tuple[Path, ...], languages: Languages) -> Iterator[tuple[str, Row]]:
     row: Any
     for number, row in enumerate(zip_longest(*map(read_lines, paths)), 1):
         if None in row:
@@ -59,14 +67,29 @@ def _text_rows(paths: tuple[Path, ...]) -> Iterator[tuple[str, Row]]:
                 raise UserError(f"{paths[row.index(None)]} is empty: put text into it or remove it")
             counts = [f"{path} has {sum(1 for _ in read_lines(path)):,}" for path in paths]
             raise UserError(f"line counts differ: {', '.join(counts)}; line i of each must belong together")
-        yield f"{paths[-1]}, line {number}", row
+        where = f"{paths[-1]}, line {number}"
+        yield where, _aligned(row, languages, where)
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises KeyError with what it names twice."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise KeyError(max(names, key=names.count))
+    return row
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_named_once)
 
 
 def _json_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path}, line {number}"
         try:
-            row = json.loads(line)
+            row = _JSON.decode(line)
+        except KeyError as error:
+            raise UserError(f'{where}: the object names "{error.args[0][:24]}" twice') from error
         except json.JSONDecodeError as error:
             raise UserError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
         except (RecursionError, ValueError) as error:  # Python reads no number of more than 4,300 digits
@@ -104,7 +127,7 @@ def _tsv_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
 
 
 def _csv_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
-    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
+    reader = csv.reader(read_lines(path, with_ends=True), strict=True)
     header: list[str] | None = None
     begun = 1  # where the row begins: after a quote that nothing closes, it goes on to the end of the file
     try:
@@ -127,31 +150,43 @@ def _csv_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
 
 
 def _parquet_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
-    number = 0
     try:
         with readable(path), opened(path) as handle, pq.ParquetFile(handle) as table:
-            wanted = {languages.src, languages.tgt, "translation", "alignment"}
-            present = table.schema_arrow.names
-            _check_names(present, str(path))
-            if not {languages.src, languages.tgt} <= set(present) and "translation" not in present:
-                absent = languages.tgt if languages.src in present else languages.src
-                raise _no_language(absent, present, str(path))
-            for batch in table.iter_batches(columns=[name for name in present if name in wanted]):
-                for row in batch.to_pylist():
-                    number += 1
-                    where = f"{path}, row {number}"
-                    yield where, row_from_mapping(row, languages, where)
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}, after row {number}: not UTF-8; write the file anew as UTF-8") from error
+            wanted = wanted_columns(table.schema_arrow.names, languages, str(path))
+            yield from table_rows(table.iter_batches(columns=wanted), languages, str(path))
     except pa.ArrowException as error:
         raise UserError(f"{path} is broken or no Parquet file ({first_line(error)})") from error
+
+
+def wanted_columns(names: Sequence[str], languages: Languages, where: str) -> list[str]:
+    """Those of a table's columns that `row_from_mapping` looks at. Raises UserError where a language is not there."""
+    _check_names(names, where)
+    if not {languages.src, languages.tgt} <= set(names) and "translation" not in names:
+        raise _no_language(languages.tgt if languages.src in names else languages.src, names, where)
+    wanted = {languages.src, languages.tgt, "translation", "alignment"}
+    return [name for name in names if name in wanted]
+
+
+def table_rows(tables: Iterable[Any], languages: Languages, name: str) -> Iterator[tuple[str, Row]]:
+    """The rows of Arrow tables, or batches, one after another, and where each of them stands in `name`."""
+    number = 0
+    try:
+        for table in tables:
+            for row in table.to_pylist():
+                number += 1
+                where = f"{name}, row {number}"
+                yield where, row_from_mapping(row, languages, where)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name}, after row {number}: not UTF-8; write the file anew as UTF-8") from error
 
 
 def row_from_mapping(row: Mapping[str, Any], languages: Languages, where: str) -> Row:
     """Source, target and alignment of `{"en": …, "de": …}` or `{"translation": {"en": …, "de": …}}`."""
     texts = row
-    if not {languages.src, languages.tgt} & set(row) and isinstance(row.get("translation"), dict):
+    if not {languages.src, languages.tgt} & set(row) and "translation" in row:
         texts = row["translation"]
+        if not isinstance(texts, dict):
+            raise UserError(f'{where}: "translation" is a {_kind(texts)}, not an object')
     pair = []
     for lang in (languages.src, languages.tgt):
         if lang not in texts:
@@ -159,7 +194,13 @@ def row_from_mapping(row: Mapping[str, Any], languages: Languages, where: str) -
         pair.append(_text(texts[lang], lang, where))
     if "alignment" not in row:
         return pair[0], pair[1]
-    return pair[0], pair[1], _text(row["alignment"], "alignment", where)
+    return _aligned((*pair, _text(row["alignment"], "alignment", where)), languages, where)
+
+
+def _aligned(row: tuple[str, ...], languages: Languages, where: str) -> Row:
+    """A row whose alignment, where it has one, is turned round as asked for, and sound."""
+    src, tgt, *links = row
+    return (src, tgt, _links(links[0], src, tgt, languages, where)) if links else (src, tgt)
 
 
 def _text(value: Any, name: str, where: str) -> str:
