@@ -14,7 +14,7 @@ from nmt.comparison.runs import ScoredRun, check_digests, find_runs, read_common
 from nmt.data.corpus import SPLITS
 from nmt.data.readers import read_lines
 from nmt.errors import UserError
-from nmt.run import instantiate, write_together
+from nmt.run import check_case, make_scorers, reads_lowercase, write_together
 
 
 def compare(cfg: DictConfig) -> dict[str, Any]:
@@ -28,7 +28,11 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     else:
         check_digests(runs)
         sources, references = None, list(read_lines(Path(cfg.refs)))
-    metrics = dict(instantiate(cfg.metrics).items())
+    lowercase = any(
+        reads_lowercase(run.config.get("data")) for run in runs
+    )  # then none is scored by its case
+    metrics = make_scorers(cfg, lowercase=lowercase)
+    check_case(metrics, lowercase=lowercase)
     rows = figures.compare(
         runs, references, metrics, num_bootstrap=cfg.num_bootstrap, num_trials=cfg.num_trials
     )

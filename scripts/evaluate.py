@@ -12,7 +12,7 @@ from nmt.run import (
     Run,
     check_decoding,
     check_folders,
-    instantiate,
+    make_scorers,
     open_run,
     report,
     stored_data,
@@ -39,7 +39,7 @@ def evaluate(cfg: DictConfig) -> dict:
     dataset = run.split(cfg.split, data_config(run, cfg.data))
     scores, translations = run.score(
         dataset,
-        scorers=instantiate(cfg.metrics),
+        scorers=make_scorers(cfg, lowercase=run.tokenizer.lowercase),
         num_bootstrap=cfg.num_bootstrap,
         show_progress=True,
         **cfg.decoding,

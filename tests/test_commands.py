@@ -199,7 +199,7 @@ def test_what_is_said_at_the_end_is_what_was_logged_and_written(run_dir, workspa
     assert scores["training"]["tokens_per_second"] == pytest.approx(rate, abs=1)
 
 
-def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(workspace):
+def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(run_dir, workspace):
     directory, places = workspace / "lower", [f"data.cache_dir={workspace / 'cache'}"]
     lower = "data.tokenizer.lowercase=true"
     refused(
@@ -213,13 +213,19 @@ def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(workspac
     found = call("translate", f"run={directory}", stdin=b"the cat sleeps .\nThe CAT Sleeps .\n").stdout
     one, other = found.decode().splitlines()
     assert one == other != ""
-    refused(
-        call("evaluate", f"run={directory}"), "metrics.bleu counts case: give metrics.bleu.lowercase=true"
-    )
-    cases = ["metrics.bleu.lowercase=true", "metrics.chrf.lowercase=true", f"output={workspace / 'again'}"]
-    assert call("evaluate", f"run={directory}", *cases).returncode == 0
-    again = json.loads((workspace / "again" / "metrics.json").read_text("utf-8"))
-    assert again["bleu"] == scores["bleu"]
+    cased, again = "metrics.bleu.lowercase=false", f"output={workspace / 'again'}"
+    says = "metrics.bleu counts case: give metrics.bleu.lowercase=true"
+    refused(call("evaluate", f"run={directory}", cased), says)
+    assert call("evaluate", f"run={directory}", again).returncode == 0
+    found = json.loads((workspace / "again" / "metrics.json").read_text("utf-8"))
+    assert [found[name] for name in ("bleu", "chrf")] == [scores[name] for name in ("bleu", "chrf")]
+    runs = f"runs=[{run_dir},{directory}]"  # the other's text has its case: both are scored without
+    refused(call("compare", runs, cased), says)
+    result = call("compare", runs, "num_bootstrap=20", "num_trials=20", f"output={workspace / 'both'}")
+    assert result.returncode == 0, result.stderr.decode()
+    rows = json.loads((workspace / "both" / "comparison.json").read_text("utf-8"))["runs"]
+    assert all("case:lc" in row[f"{name}_signature"] for row in rows for name in ("bleu", "chrf"))
+    assert rows[1]["bleu"] == scores["bleu"]["score"]
     cased = workspace / "cased"
     shutil.copytree(directory, cased)
     config = (cased / "config.yaml").read_text("utf-8")

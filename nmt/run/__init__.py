@@ -10,6 +10,7 @@ from nmt.run.building import (
     ALLOWED_TARGETS,
     build_translator,
     instantiate,
+    make_scorers,
     make_tokenizer,
     quantise,
     read_splits,
@@ -18,6 +19,7 @@ from nmt.run.building import (
     stored_data,
 )
 from nmt.run.checks import (
+    check_case,
     check_decoding,
     check_lengths,
     check_monitors,
@@ -46,6 +48,7 @@ __all__ = [
     "Run",
     "Translation",
     "build_translator",
+    "check_case",
     "check_decoding",
     "check_folders",
     "check_lengths",
@@ -59,6 +62,7 @@ __all__ = [
     "instantiate",
     "load_config",
     "load_weights",
+    "make_scorers",
     "make_tokenizer",
     "open_run",
     "quantise",

@@ -141,6 +141,18 @@ def reads_lowercase(data: Any) -> bool:
     return OmegaConf.is_config(data) and OmegaConf.select(data, "tokenizer.lowercase") is True
 
 
+def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:
+    """The scorers under `metrics` of a command's configuration, caseless of translations in lower case.
+
+    A setting that the command was given stands.
+    """
+    told: Any = deepcopy(config)
+    OmegaConf.update(
+        told, "data.tokenizer.lowercase", lowercase, force_add=True
+    )  # what the scorers' default reads
+    return dict(instantiate(told.metrics).items())
+
+
 def stored_data(config: DictConfig) -> DictConfig:
     """The `data` node of a stored configuration. Its cache is where it says if there is such a folder here, else in
     data/cache, so that a run from elsewhere makes no folder of its choice."""

@@ -121,10 +121,10 @@ def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, h
             raise UserError(f"{key}.mode={mode}: the best {monitor} is its {best}: give {key}.mode={best}")
 
 
-def check_case(tokenizer: Tokenizer, scorers: Mapping[str, Any]) -> None:
-    """Raise UserError for a score that counts case, of translations that have none."""
+def check_case(scorers: Mapping[str, Any], *, lowercase: bool) -> None:
+    """Raise UserError for a score that counts case, of translations in lower case."""
     for name, scorer in scorers.items():
-        if tokenizer.lowercase and getattr(scorer, "lowercase", None) is False:
+        if lowercase and getattr(scorer, "lowercase", None) is False:
             raise UserError(
                 f"data.tokenizer.lowercase=true makes translations in lower case, and metrics.{name} counts case: give "
                 f"metrics.{name}.lowercase=true"
@@ -148,7 +148,7 @@ OF_A_SEARCH = ("model", "src", "num_best", "prefixes", "need_weights")
 def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
     """Build what is first used in the middle or at the end of a run: what cannot be ends it before its work."""
     check_decoding(cfg.decoding, translator)
-    check_case(tokenizer, instantiate(cfg.metrics))
+    check_case(instantiate(cfg.metrics), lowercase=tokenizer.lowercase)
     try:
         optimizer = hydra.utils.instantiate(cfg.optimizer)(translator.parameters())
     except (TypeError, ValueError) as error:

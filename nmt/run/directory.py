@@ -357,7 +357,7 @@ class Run:
         Raises UserError for a scorer that counts case where the tokenizer lower-cases text. `references` is the digest
         of what was translated and scored against: equal where scores compare.
         """
-        check_case(self.tokenizer, scorers or {})
+        check_case(scorers or {}, lowercase=self.tokenizer.lowercase)
         sources, references = list(dataset["src"]), list(dataset["tgt"])
         translations = self.translate(sources, show_progress=show_progress, **decoding)
         hypotheses = [each.text for each in translations]
