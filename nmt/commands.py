@@ -325,6 +325,9 @@ def explain(error: BaseException, config_name: str) -> str:
     mandatory = re.search(r"Missing mandatory value: (\S+)", " ".join(chain))
     if mandatory:
         return f"{mandatory.group(1)} is required: give {mandatory.group(1)}=VALUE"
+    lacking = re.search(r"(?:Key '[^']+' is not in struct|Missing key \S+)\s+full_key: (\S+)", text)
+    if lacking and (removals := [each for each in sys.argv[1:] if each.startswith("~")]):
+        return f"nothing gives {lacking.group(1)}, which is needed: leave out {' '.join(removals)}"
     if isinstance(error, OverrideParseException) and "=" in error.override:
         reason = " ".join(text.partition("\nSee ")[0].split())
         hint = "quote a value with ~ = ( { , or a space in it, as in run='\"logs/lr=0.1\"'"

@@ -374,6 +374,8 @@ SETTINGS = {
         ["callbacks.early_stopping.check_on_train_epoch_end=true"],
     ),
     "no checkpoints": (["callbacks=minimal", "~callbacks.checkpoint"], ["callbacks.checkpoint is missing"]),
+    "no metrics": (["~metrics"], ["nothing gives metrics, which is needed: leave out ~metrics"]),
+    "no trainer": (["~trainer"], ["nothing gives trainer, which is needed: leave out ~trainer"]),
     "checkpoints elsewhere": (
         ["callbacks.checkpoint.directory=elsewhere"],
         ["callbacks.checkpoint.directory=elsewhere", "leave it out"],
