@@ -28,9 +28,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     else:
         check_digests(runs)
         sources, references = None, list(read_lines(Path(cfg.refs)))
-    lowercase = any(
-        reads_lowercase(run.config.get("data")) for run in runs
-    )  # then none is scored by its case
+    lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so
     metrics = make_scorers(cfg, lowercase=lowercase)
     check_case(metrics, lowercase=lowercase)
     rows = figures.compare(
@@ -49,9 +47,11 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         result["bleu_by_length"] = lengths
         sections.append(tables.length_table("BLEU by source length", rows, lengths))
     report = "\n\n".join(sections)
-    print(f"{cfg.split}, {len(references)} sentences\n\n{report}")
-    if cfg.output is not None:
-        write(Path(cfg.output), report, result, runs)
+    try:
+        if cfg.output is not None:
+            write(Path(cfg.output), report, result, runs)
+    finally:  # after it, for what reads our output may close it, as `| head` does
+        print(f"{cfg.split}, {len(references)} sentences\n\n{report}")
     return result
 
 

@@ -382,6 +382,18 @@ def test_a_sweep_of_comparisons_leaves_nothing_behind(sweep):
     assert sorted(sweep.root.rglob("*")) == before
 
 
+def test_the_files_are_written_though_nobody_reads_the_tables(sweep):
+    directory, output = sweep.write("a"), sweep.root / "unread"
+    arguments = [f"runs=[{directory}]", f"output={output}", "num_bootstrap=5", "num_trials=5"]
+    command = [sys.executable, str(ROOT / "scripts" / "compare.py"), *arguments]
+    nobody, ours = os.pipe()
+    os.close(nobody)
+    result = subprocess.run(command, stdout=ours, stderr=subprocess.PIPE, cwd=sweep.root, check=False)
+    os.close(ours)
+    assert (result.returncode, b"Traceback" in result.stderr) == (0, False)
+    assert {each.name for each in output.iterdir()} >= {"comparison.md", "comparison.csv", "comparison.json"}
+
+
 def test_a_run_that_was_not_scored_ends_the_command_with_one_line(sweep):
     directory = sweep.write("a")
     (directory / "metrics.json").unlink()

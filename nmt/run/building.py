@@ -147,9 +147,8 @@ def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:
     A setting that the command was given stands.
     """
     told: Any = deepcopy(config)
-    OmegaConf.update(
-        told, "data.tokenizer.lowercase", lowercase, force_add=True
-    )  # what the scorers' default reads
+    # What the scorers' own default reads
+    OmegaConf.update(told, "data.tokenizer.lowercase", lowercase, force_add=True)
     return dict(instantiate(told.metrics).items())
 
 
