@@ -69,7 +69,7 @@ class DecoderSettings:
 
 
 class Decoder(nn.Module, ABC):
-    """What both wirings share: the recurrence, and attention over the hypotheses of a beam.
+    """What all wirings share: the recurrence, and attention over the hypotheses of a beam.
 
     `step` is the equations, one target position; `unroll` runs a whole target under teacher forcing. With
     `gradient_checkpointing`, about sqrt(T) positions at a time are computed again for the gradient, so that
