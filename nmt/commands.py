@@ -203,6 +203,14 @@ def _can_be_mended(error: Exception) -> bool:
     return isinstance(error, ValueError) and str(error).startswith(_GROUP_FAULT)
 
 
+def say(text: str) -> None:
+    """Print `text` before what a command has yet to do, which it does though whoever read its output has gone."""
+    try:
+        print(text)
+    except BrokenPipeError:  # as in `| head`
+        _drop_output()
+
+
 def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import plotting
-from nmt.commands import command
+from nmt.commands import command, say
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, check_digests, find_runs, read_common_text, read_run
 from nmt.data.corpus import SPLITS
@@ -47,11 +47,9 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         result["bleu_by_length"] = lengths
         sections.append(tables.length_table("BLEU by source length", rows, lengths))
     report = "\n\n".join(sections)
-    try:
-        if cfg.output is not None:
-            write(Path(cfg.output), report, result, runs)
-    finally:  # after it, for what reads our output may close it, as `| head` does
-        print(f"{cfg.split}, {len(references)} sentences\n\n{report}")
+    say(f"{cfg.split}, {len(references)} sentences\n\n{report}")
+    if cfg.output is not None:
+        write(Path(cfg.output), report, result, runs)
     return result
 
 

@@ -28,7 +28,7 @@ from nmt.callbacks import (
     ProgressBar,
     summarize,
 )
-from nmt.commands import command
+from nmt.commands import command, say
 from nmt.data.datamodule import make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
@@ -187,7 +187,7 @@ def train(
     launch.part()
     if not trainer.is_global_zero:
         return {}
-    print(summarize(trainer, module, run_dir))
+    say(summarize(trainer, module, run_dir))
     training = cost(trainer.global_step, module.train_seconds, module.train_tokens)
     device = str(trainer.strategy.root_device)  # Lightning has moved the module to the CPU
     split, scores = score(cfg, run_dir, splits, device=device, training=training)

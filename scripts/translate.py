@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from nmt import alignment, plotting
-from nmt.commands import command
+from nmt.commands import command, say
 from nmt.data.readers import decoded, read_lines
 from nmt.errors import UserError
 from nmt.run import Run, Translation, check_decoding, check_folders, open_run, write_atomically
@@ -41,7 +41,8 @@ def translate(cfg: DictConfig) -> None:
         line for number, each in enumerate(results, 1) for line in output_lines(number, each, cfg.num_best)
     ]
     if cfg.output is None:
-        print(*(f"{line}\n" for line in written), sep="", end="")
+        if written:
+            say("\n".join(written))
     else:
         _write(cfg.output, written)
     if cfg.alignments is not None:

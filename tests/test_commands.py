@@ -46,6 +46,27 @@ def call(script: str, *arguments: str, stdin: bytes = b"", cwd: Path = ROOT) -> 
     )
 
 
+def call_unread(
+    script: str, *arguments: str, stdin: bytes = b"", cwd: Path = ROOT
+) -> subprocess.CompletedProcess:
+    """As `call`, with an output that nobody reads, as after `| head`, and that takes each line at once."""
+    environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    nobody, ours = os.pipe()
+    os.close(nobody)
+    try:
+        return subprocess.run(
+            [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *arguments],
+            input=stdin,
+            stdout=ours,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=environment,
+            timeout=300,
+        )
+    finally:
+        os.close(ours)
+
+
 def refused(result: subprocess.CompletedProcess, *fragments: str) -> None:
     """One clear line on standard error, status 1, no traceback."""
     message = result.stderr.decode()
@@ -261,6 +282,15 @@ def test_the_hypotheses_score_the_same_with_sacrebleus_own_command(run_dir, work
     scores = json.loads((run_dir / "metrics.json").read_text("utf-8"))
     for own, theirs in zip(("bleu", "chrf"), json.loads(result.stdout), strict=True):
         assert scores[own]["score"] == pytest.approx(theirs["score"], abs=1e-4)
+
+
+def test_translate_writes_its_files_though_nobody_reads_its_lines(run_dir, tmp_path):
+    arguments = [f"run={run_dir}", f"alignments={tmp_path / 'links'}", f"heatmaps={tmp_path / 'pictures'}"]
+    result = call_unread("translate", *arguments, stdin=b"the cat sleeps .\n")
+    message = result.stderr.decode()
+    assert (result.returncode, "Traceback" in message) == (0, False), message
+    assert (tmp_path / "links").read_text("utf-8").count("\n") == 1
+    assert list((tmp_path / "pictures").glob("*.png"))
 
 
 def test_translate_gives_one_line_for_each_line(run_dir, workspace):

@@ -21,6 +21,7 @@ from nmt import metrics
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import find_runs, groups_but_for_seed, label_experiments, label_runs, read_run
 from nmt.errors import UserError
+from tests.test_commands import call_unread
 
 ROOT = Path(__file__).resolve().parents[1]
 FAST = ["num_bootstrap=20", "num_trials=20", "length_bounds=[4,8]"]
@@ -385,11 +386,7 @@ def test_a_sweep_of_comparisons_leaves_nothing_behind(sweep):
 def test_the_files_are_written_though_nobody_reads_the_tables(sweep):
     directory, output = sweep.write("a"), sweep.root / "unread"
     arguments = [f"runs=[{directory}]", f"output={output}", "num_bootstrap=5", "num_trials=5"]
-    command = [sys.executable, str(ROOT / "scripts" / "compare.py"), *arguments]
-    nobody, ours = os.pipe()
-    os.close(nobody)
-    result = subprocess.run(command, stdout=ours, stderr=subprocess.PIPE, cwd=sweep.root, check=False)
-    os.close(ours)
+    result = call_unread("compare", *arguments, cwd=sweep.root)
     assert (result.returncode, b"Traceback" in result.stderr) == (0, False)
     assert {each.name for each in output.iterdir()} >= {"comparison.md", "comparison.csv", "comparison.json"}
 
