@@ -393,6 +393,7 @@ def test_start_up_ends_with_the_first_step_of_a_real_training_run():
 
 
 def test_a_start_that_fails_says_why(monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what it prints then comes last
     script = load_script()
     says = "import sys; print('a warning'); sys.exit('train.py: error: no such file')"
     monkeypatch.setattr(script, "TRAIN", (sys.executable, "-c", says))

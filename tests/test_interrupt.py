@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt.data import datamodule
 from tests.test_commands import ROOT, SMALL, call, refused
 
 
@@ -84,3 +85,18 @@ def test_what_is_sent_to_the_loaders_workers_too_ends_as_if_it_were_not(number, 
     assert (directory / ".hydra" / "overrides.yaml").exists()
     assert (directory / "train.log").exists()
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "sigwaitinfo"), reason="this system does not say who has sent a signal"
+)
+def test_a_loaders_workers_are_deaf_to_signals_from_their_first_moment(tmp_path: Path):
+    def reveal(worker: int) -> None:
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        (tmp_path / "blocked").write_text(" ".join(sorted(each.name for each in blocked)))
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    loader = datamodule._Loader([0, 1], num_workers=1, worker_init_fn=reveal, batch_size=None)
+    assert list(loader) == [0, 1]
+    assert {"SIGINT", "SIGTERM"} <= set((tmp_path / "blocked").read_text().split())
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

@@ -45,10 +45,10 @@ def write_corpus(directory: Path, num_pairs: int, *, num_held_out: int = 300, se
 
 
 def watch(command: Sequence[str], what: str) -> Start:
-    """Run a process to its end. Raises UserError with its last line where it fails."""
+    """Run a process to its end. Raises UserError with the last line of its errors where it fails."""
     started, peak = time.perf_counter(), 0
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
         while process.poll() is None:
             peak = max(peak, held_memory(process.pid) or 0)
             time.sleep(_SECONDS_A_SAMPLE)

@@ -173,7 +173,7 @@ class TranslationDataModule(L.LightningDataModule):
         return self._loader(self.val, self.sampler("val", shuffle=False))
 
     def _loader(self, rows: Dataset, sampler: TokenBatchSampler) -> DataLoader[Batch]:
-        return DataLoader(
+        return _Loader(
             rows,
             batch_sampler=sampler,
             collate_fn=self._collate,
@@ -295,6 +295,19 @@ class StreamedEpoch:
     def __iter__(self) -> Iterator[Batch]:
         batches = self.stream.batches(self.first + self.done, num_replicas=self.num_replicas, rank=self.rank)
         return islice(batches, self.length - self.done)
+
+
+class _Loader(DataLoader[Batch]):
+    """Its workers start with SIGINT and SIGTERM blocked, which would else end one before `_leave_signals`."""
+
+    def __iter__(self) -> Any:
+        if not (self.num_workers and hasattr(signal, "sigwaitinfo")):
+            return super().__iter__()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            return super().__iter__()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _leave_signals(worker: int) -> None:
