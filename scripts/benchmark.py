@@ -25,10 +25,10 @@ from nmt.commands import CONFIGS, command, settle
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.module import TranslationModule
 from nmt.run import build_translator, check_folders, make_tokenizer, quantise, read_splits, write_atomically
-from nmt.schedules import constant
 from nmt.settings import key_of
+from nmt.training.module import TranslationModule
+from nmt.training.schedules import constant
 
 TRAIN = (sys.executable, str(Path(__file__).with_name("train.py")))
 EXIT_AFTER_FIRST_STEP = (

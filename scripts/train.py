@@ -20,20 +20,11 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
-from nmt import kernels, launch, resume
-from nmt.callbacks import (
-    AtomicCheckpointIO,
-    Checkpoints,
-    Interrupted,
-    ProgressBar,
-    summarize,
-)
+from nmt import kernels
 from nmt.commands import command, say
 from nmt.data.datamodule import make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
-from nmt.memory import is_out_of_memory
-from nmt.module import TranslationModule
 from nmt.run import (
     Run,
     build_translator,
@@ -56,6 +47,16 @@ from nmt.run import (
     write_scores,
 )
 from nmt.settings import flat, key_of
+from nmt.training import launch, resume
+from nmt.training.callbacks import (
+    AtomicCheckpointIO,
+    Checkpoints,
+    Interrupted,
+    ProgressBar,
+    summarize,
+)
+from nmt.training.memory import is_out_of_memory
+from nmt.training.module import TranslationModule
 
 log = logging.getLogger("train")
 

@@ -17,11 +17,11 @@ from nmt.benchmark import TrainingStep
 from nmt.data.batching import Batch, collate
 from nmt.decoding.forced import force_decode
 from nmt.decoding.settings import search
-from nmt.dropout import Dropout
+from nmt.layers.dropout import Dropout
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.module import TranslationModule
 from nmt.run import instantiate
-from nmt.schedules import constant
+from nmt.training.module import TranslationModule
+from nmt.training.schedules import constant
 from tests.standin import DEVICE, NAME, DeviceTensor, waits
 
 ROOT = Path(__file__).resolve().parents[1]

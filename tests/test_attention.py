@@ -24,7 +24,7 @@ from nmt.attention import (
     additive_score,
     chunked_additive_score,
 )
-from nmt.masks import masked_entmax15, masked_softmax, masked_sparsemax
+from nmt.attention.masks import masked_entmax15, masked_softmax, masked_sparsemax
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 B, T, S, Q, M, A = 3, 4, 5, 6, 7, 8  # all different: a transposed size cannot pass

@@ -15,13 +15,13 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from nmt import resume
-from nmt.callbacks import Checkpoints, ExponentialMovingAverage, alignments, scores
-from nmt.callbacks.averaging import decay_after, update
-from nmt.checkpoints import is_kept, kept_file, kept_files
 from nmt.errors import UserError
-from nmt.module import TranslationModule
 from nmt.run import Run, open_run
+from nmt.run.checkpoints import is_kept, kept_file, kept_files
+from nmt.training import resume
+from nmt.training.callbacks import Checkpoints, ExponentialMovingAverage, alignments, scores
+from nmt.training.callbacks.averaging import decay_after, update
+from nmt.training.module import TranslationModule
 from tests import test_ddp
 from tests.test_commands import call
 from tests.test_resume import (
@@ -360,7 +360,7 @@ def test_a_run_of_before_there_were_averages_goes_on(workspace, plain):
 
 
 def test_what_is_averaged_cannot_change_in_a_run_that_goes_on():
-    chosen = {"_target_": "nmt.callbacks.ExponentialMovingAverage", "decay": 0.9}
+    chosen = {"_target_": "nmt.training.callbacks.ExponentialMovingAverage", "decay": 0.9}
     for stored, wanted, key, message in (
         ({"averaging": chosen}, {"averaging": chosen | {"decay": 0.5}}, "averaging.decay", "0.9 -> 0.5"),
         ({"averaging": chosen}, {"averaging": None}, "averaging", "ExponentialMovingAverage -> nothing"),

@@ -22,9 +22,9 @@ from nmt import benchmark, kernels
 from nmt.benchmark import Product, TrainingStep, steps, subjects
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
-from nmt.module import TranslationModule
 from nmt.run import instantiate
-from nmt.schedules import constant
+from nmt.training.module import TranslationModule
+from nmt.training.schedules import constant
 
 ROOT = Path(__file__).resolve().parents[1]
 PAD, BOS, EOS, VOCAB = 0, 1, 2, 23

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 
 from nmt.commands import settle
 from nmt.errors import UserError
-from nmt.losses import cross_entropy
 from nmt.run import build_translator
+from nmt.training.losses import cross_entropy
 from tests.test_resume import train_script
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -150,7 +150,7 @@ def test_whatever_builds_on_a_content_score_takes_any(attention, content):
     logits, weights = model(model.encode(src, src != 0), src, need_weights=True)
     assert logits.isfinite().all()
     assert weights.shape == (2, 5, 5)
-    assert config.attention.content.normalizer._target_ == "nmt.masks.masked_entmax15"
+    assert config.attention.content.normalizer._target_ == "nmt.attention.masks.masked_entmax15"
 
 
 def test_a_model_builds_only_what_is_allowed():

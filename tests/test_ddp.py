@@ -20,13 +20,14 @@ import lightning as L
 import pytest
 import torch
 
-from nmt import launch, ranks
-from nmt.callbacks import Interrupted
+from nmt import ranks
 from nmt.data import grammar
 from nmt.data.batching import TokenBatchSampler
-from nmt.dropout import Dropout
 from nmt.errors import UserError
-from nmt.module import TranslationModule
+from nmt.layers.dropout import Dropout
+from nmt.training import launch
+from nmt.training.callbacks import Interrupted
+from nmt.training.module import TranslationModule
 from tests.test_resume import ROOT, after, assert_same_run, compose, scalars, train_script
 
 COMMON = [
@@ -368,7 +369,7 @@ def test_torchrun_starts_one_process_on_each_of_two_nodes(workspace, alone):
 FAULT = """
 import importlib.util, sys
 from nmt.errors import UserError
-from nmt.module import TranslationModule
+from nmt.training.module import TranslationModule
 
 step = TranslationModule.training_step
 

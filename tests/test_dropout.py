@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from nmt.dropout import Dropout, VariationalDropout, WordDropout, dropout_mask
+from nmt.layers.dropout import Dropout, VariationalDropout, WordDropout, dropout_mask
 
 
 @pytest.mark.parametrize("p", [0.002, 0.1, 0.3, 0.5, 0.9])

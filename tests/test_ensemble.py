@@ -8,8 +8,8 @@ import hydra
 import pytest
 import torch
 
+from nmt.attention.masks import padding_mask
 from nmt.decoding import Hypothesis, beam_search, force_decode, greedy_search, sample
-from nmt.masks import padding_mask
 from nmt.models import ensemble
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator

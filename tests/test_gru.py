@@ -27,12 +27,12 @@ from nmt.attention import (
     PredictiveLocalAttention,
     ScaledDotAttention,
 )
-from nmt.dropout import Dropout
-from nmt.masks import masked_softmax
+from nmt.attention.masks import masked_softmax
+from nmt.decoders.recurrent import AttendThenUpdate, Conditional, Decoder, DecoderState, UpdateThenAttend
+from nmt.layers.cells import GRULayer, LayerNormGRULayer, LSTMLayer
+from nmt.layers.dropout import Dropout
 from nmt.models.base import Memory, select
-from nmt.models.cells import GRULayer, LayerNormGRULayer, LSTMLayer
 from nmt.models.gru import GRUTranslator, RecurrentEncoder
-from nmt.models.wirings import AttendThenUpdate, Conditional, Decoder, DecoderState, UpdateThenAttend
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 PAD, BOS, EOS = 0, 1, 2

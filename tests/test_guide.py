@@ -10,7 +10,7 @@ from nmt.data.batching import collate
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.losses import guided_alignment
+from nmt.training.losses import guided_alignment
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 # Source: word 0 in two pieces, words 1 and 2 in one each, then the end. Target: word 1 in two pieces.

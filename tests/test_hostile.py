@@ -30,9 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import nmt.run
-from nmt import commands, metrics, plotting, resume
-from nmt.callbacks import AtomicCheckpointIO, TensorBoard
-from nmt.callbacks.writers import EventFile
+from nmt import commands, metrics, plotting
 from nmt.commands import LogFile, errors_in_one_line
 from nmt.data import grammar
 from nmt.data.corpus import read_files
@@ -40,7 +38,6 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.data.pairs import Rows, count_shared
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
-from nmt.module import TranslationModule
 from nmt.run import (
     Run,
     build_translator,
@@ -50,6 +47,10 @@ from nmt.run import (
     write_scores,
     write_together,
 )
+from nmt.training import resume
+from nmt.training.callbacks import AtomicCheckpointIO, TensorBoard
+from nmt.training.callbacks.writers import EventFile
+from nmt.training.module import TranslationModule
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = runpy.run_path(str(ROOT / "scripts" / "train.py"))["train"]

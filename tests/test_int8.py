@@ -18,7 +18,7 @@ from nmt.attention import Attention
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.kernels import int8, quantise
-from nmt.models.cells import GRULayer, LSTMLayer
+from nmt.layers.cells import GRULayer, LSTMLayer
 from nmt.run import Run, build_translator
 
 ROOT = Path(__file__).resolve().parents[1]

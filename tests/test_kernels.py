@@ -9,8 +9,8 @@ import torch
 from nmt import kernels
 from nmt.errors import UserError
 from nmt.kernels import steps
-from nmt.losses import cross_entropy, output_loss, output_r_drop, r_drop
-from nmt.models.cells import GRULayer
+from nmt.layers.cells import GRULayer
+from nmt.training.losses import cross_entropy, output_loss, output_r_drop, r_drop
 from tests.test_gru import EOS, PAD, build, every_case, sources, targets
 
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from nmt import kernels
-from nmt.losses import cross_entropy, output_r_drop, r_drop
+from nmt.training.losses import cross_entropy, output_r_drop, r_drop
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 PAD = 0

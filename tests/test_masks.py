@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.masks import (
+from nmt.attention.masks import (
     causal_mask,
     masked_entmax15,
     masked_softmax,

@@ -8,16 +8,17 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from nmt import kernels, schedules
+from nmt import kernels
 from nmt.attention import GeneralAttention
-from nmt.callbacks import AtomicCheckpointIO
+from nmt.attention.masks import masked_softmax
 from nmt.data.batching import collate
+from nmt.decoders.recurrent import UpdateThenAttend
 from nmt.errors import UserError
-from nmt.masks import masked_softmax
-from nmt.models.cells import GRULayer
+from nmt.layers.cells import GRULayer
 from nmt.models.gru import GRUTranslator, RecurrentEncoder
-from nmt.models.wirings import UpdateThenAttend
-from nmt.module import TranslationModule
+from nmt.training import schedules
+from nmt.training.callbacks import AtomicCheckpointIO
+from nmt.training.module import TranslationModule
 
 LENGTHS = [(3, 9), (5, 2), (4, 4), (7, 3)]  # uneven on purpose
 
@@ -240,7 +241,7 @@ def test_r_drop_accumulates_to_one_batch(tmp_path, monkeypatch):
         half = torch.arange(2).repeat_interleave(len(x) // 2).view(-1, *[1] * (x.dim() - 1))
         return x * (1 + 0.3 * half)
 
-    monkeypatch.setattr("nmt.dropout.Dropout.forward", masked)
+    monkeypatch.setattr("nmt.layers.dropout.Dropout.forward", masked)
     whole = fit(make_module(r_drop=3.0, dropout=0.1), 4, 1, None, tmp_path)
     for batch_size, accumulate in ((1, 4), (2, 2), (3, 4)):
         parts = fit(make_module(r_drop=3.0, dropout=0.1), batch_size, accumulate, None, tmp_path)

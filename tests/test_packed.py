@@ -10,8 +10,8 @@ from nmt import kernels
 from nmt.decoding import beam_search, greedy_search
 from nmt.kernels import packed
 from nmt.kernels.packed import map_of, pooled_map
-from nmt.losses import output_loss, output_r_drop
-from nmt.models.cells import GRULayer
+from nmt.layers.cells import GRULayer
+from nmt.training.losses import output_loss, output_r_drop
 from tests.test_gru import build, every_case, sources
 
 needs_onednn = pytest.mark.skipif(

@@ -8,7 +8,7 @@ import hydra
 import pytest
 import torch
 
-from nmt.masks import masked_softmax
+from nmt.attention.masks import masked_softmax
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text("utf-8")

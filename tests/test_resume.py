@@ -18,11 +18,11 @@ import hydra
 import pytest
 import torch
 
-from nmt import resume
-from nmt.callbacks import Interrupted, ScoreValidation
 from nmt.data import grammar
 from nmt.errors import UserError
-from nmt.module import TranslationModule
+from nmt.training import resume
+from nmt.training.callbacks import Interrupted, ScoreValidation
+from nmt.training.module import TranslationModule
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
@@ -615,7 +615,7 @@ def test_a_directory_that_is_called_like_a_setting_does_not_change_it():
 
 
 @pytest.mark.parametrize(
-    "target", ["os.system", "torch.optim.optimizer.os.system", "nmt.callbacks.summary.sys.exit"]
+    "target", ["os.system", "torch.optim.optimizer.os.system", "nmt.training.callbacks.summary.sys.exit"]
 )
 def test_a_stored_configuration_builds_nothing_but_what_trains(target):
     with pytest.raises(UserError, match=target):

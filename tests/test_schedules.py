@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from nmt import schedules
 from nmt.errors import UserError
+from nmt.training import schedules
 
 
 def rates(make, num_steps):

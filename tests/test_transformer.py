@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from nmt.decoding import beam_search, force_decode, greedy_search
-from nmt.dropout import Dropout
 from nmt.errors import UserError
-from nmt.losses import cross_entropy
+from nmt.layers.dropout import Dropout
 from nmt.models.base import select
 from nmt.models.transformer import LearnedPositions, SinusoidalPositions, TransformerTranslator
 from nmt.run import build_translator
+from nmt.training.losses import cross_entropy
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 PAD, BOS, EOS = 0, 1, 2

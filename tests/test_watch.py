@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.callbacks import (
+from nmt.data.batching import TokenBatchSampler, collate
+from nmt.errors import UserError
+from nmt.training.callbacks import (
     AtomicCheckpointIO,
     LogMemory,
     ScoreValidation,
@@ -25,14 +27,12 @@ from nmt.callbacks import (
     TryLargestBatch,
     WarnOfSpikes,
 )
-from nmt.callbacks.alignments import MOST_FRAMES, DrawAlignments, most_crowded
-from nmt.callbacks.losses import num_deviations_above
-from nmt.callbacks.memory import OFTEN
-from nmt.callbacks.randomness import random_state
-from nmt.callbacks.scores import _as_it_is
-from nmt.data.batching import TokenBatchSampler, collate
-from nmt.errors import UserError
-from nmt.memory import held_memory, is_out_of_memory
+from nmt.training.callbacks.alignments import MOST_FRAMES, DrawAlignments, most_crowded
+from nmt.training.callbacks.losses import num_deviations_above
+from nmt.training.callbacks.memory import OFTEN
+from nmt.training.callbacks.randomness import random_state
+from nmt.training.callbacks.scores import _as_it_is
+from nmt.training.memory import held_memory, is_out_of_memory
 from tests.test_module import examples, make_module
 
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from nmt import kernels
-from nmt.dropout import Dropout
 
 Normalizer = Callable[[Tensor, Tensor], Tensor]  # scores [..., S], mask: weights [..., S]
 
@@ -29,9 +28,9 @@ class Attended(NamedTuple):
 class Attention(nn.Module, ABC):
     """One mechanism. Nothing is remembered on `self` between calls: project the keys once, then pass them.
 
-    `normalizer(scores, mask)` turns scores over `temperature` into weights: softmax, or a sparse one
-    (`nmt.masks`). In training `dropout`, which drops nothing unless a model sets another, drops weights out of the
-    context; the weights that are returned and remembered are those before. Raises ValueError unless `temperature > 0`.
+    `normalizer(scores, mask)` turns scores over `temperature` into weights: softmax, or a sparse one of
+    `nmt.attention.masks`. A decoder may set `dropout`, which in training drops weights out of the context; the weights
+    that are returned and remembered are those before. Raises ValueError unless `temperature > 0`.
     """
 
     must_step = False  # whether a step's scores depend on the weights of the steps before
@@ -45,7 +44,7 @@ class Attention(nn.Module, ABC):
             raise ValueError(f"model.attention.temperature must be above 0, got {temperature}")
         self.query_size, self.key_size = query_size, key_size
         self.temperature, self.normalizer = temperature, normalizer
-        self.dropout = Dropout(0.0)
+        self.dropout: nn.Module = nn.Identity()
 
     def project_keys(self, states: Tensor) -> Any:
         """What of the encoder states [B, S, key_size] can be computed once a sentence. Returns [B, S, K].

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nmt.data import grammar
 from nmt.errors import UserError
-from nmt.memory import held_memory
+from nmt.training.memory import held_memory
 
 _POOL = 20_000  # sentences of the grammar, two of which make a line
 _SECONDS_A_SAMPLE = 0.05

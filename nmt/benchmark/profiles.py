@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from nmt.benchmark.steps import TrainingStep, train_seconds
 from nmt.data.batching import Batch
-from nmt.memory import held_memory
+from nmt.training.memory import held_memory
 
 
 def operator_shares(step: TrainingStep, batches: Sequence[Batch], *, num_operators: int) -> dict[str, float]:

@@ -11,13 +11,13 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
+from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch, TokenBatchSampler
 from nmt.decoding import search
 from nmt.kernels import using
-from nmt.losses import LossSum
-from nmt.masks import padding_mask
 from nmt.models.base import Translator
-from nmt.module import TranslationModule
+from nmt.training.losses import LossSum
+from nmt.training.module import TranslationModule
 
 _LOADED_BATCHES = 500
 PRECISIONS = ("32-true", "bf16-mixed")

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from nmt import kernels
+from nmt.attention.masks import padding_mask
 from nmt.decoding.constraints import NEVER, Constraints, check_number, check_whole
 from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, no_finite, rebuild
 from nmt.decoding.penalties import coverage_penalty, length_penalty
-from nmt.masks import padding_mask
 from nmt.models.base import Translator, select
 
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from nmt.attention.masks import padding_mask
 from nmt.decoding.constraints import log_softmax
 from nmt.decoding.hypotheses import Hypothesis
-from nmt.masks import padding_mask
 from nmt.models.base import Translator
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from nmt import kernels
+from nmt.attention.masks import padding_mask
 from nmt.decoding.constraints import Constraints, check_whole
 from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
-from nmt.masks import padding_mask
 from nmt.models.base import Translator, select
 
 # Pieces [b, K] from log-probabilities [b, K, V] of the sentences `rows` [b] at a step, counted from 0.

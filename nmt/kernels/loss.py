@@ -31,8 +31,8 @@ def linear_cross_entropy(
 def linear_r_drop(
     features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, label_smoothing: float, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    """R-Drop's loss (`nmt.losses.r_drop`) of the logits `features W^T + b` of two passes, and the mean of their plain
-    cross-entropies: two sums, in nats.
+    """R-Drop's loss (`nmt.training.losses.r_drop`) of the logits `features W^T + b` of two passes, and the mean of
+    their plain cross-entropies: two sums, in nats.
 
     features [2, N, R], one pass after the other, weight [V, R], bias [V], targets [N], none of them padding. Only
     the first has a gradient, which the forward pass computes beside it, `ROWS` rows of either pass at a time. With

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.attention import Attention
-from nmt.dropout import Dropout, VariationalDropout, WordDropout
-from nmt.masks import reverse_within_length
+from nmt.attention.masks import reverse_within_length
+from nmt.decoders.recurrent import Decoder, DecoderSettings, DecoderState, Readout
+from nmt.layers.cells import LayerNormGRULayer, State
+from nmt.layers.dropout import Dropout, VariationalDropout, WordDropout
+from nmt.layers.initialisation import start_map
 from nmt.models.base import Attentions, Memory, Read, Step, Translator
-from nmt.models.cells import LayerNormGRULayer, State
-from nmt.models.starts import start_map
-from nmt.models.wirings import Decoder, DecoderSettings, DecoderState, Readout
 
 
 class RecurrentEncoder(nn.Module):

@@ -26,7 +26,7 @@ ALLOWED_TARGETS = (
     "nmt.models.",
     "nmt.attention.",
     "nmt.data.corpus.read_",
-    "nmt.masks.masked_",
+    "nmt.attention.masks.masked_",
     "nmt.metrics.",
 )
 

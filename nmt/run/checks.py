@@ -154,7 +154,7 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
     except (TypeError, ValueError) as error:
         raise UserError(f"optimizer: {error}") from error
     total_steps = cfg.scheduler.get("total_steps")
-    if total_steps is not None and cfg.scheduler._target_ != "nmt.schedules.cosine":
+    if total_steps is not None and cfg.scheduler._target_ != "nmt.training.schedules.cosine":
         raise UserError(
             f"scheduler.total_steps={total_steps} has no effect without scheduler=cosine: leave it out"
         )

@@ -15,12 +15,12 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from nmt import alignment, metrics
+from nmt.attention.masks import padding_mask
 from nmt.data.batching import collate
 from nmt.data.corpus import SPLITS
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import Hypothesis, PrefixError, search
 from nmt.errors import UserError
-from nmt.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.building import (

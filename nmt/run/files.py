@@ -16,9 +16,9 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from nmt import metrics
-from nmt.checkpoints import kept_files
 from nmt.errors import UserError, WriteError
 from nmt.models.base import Translator
+from nmt.run.checkpoints import kept_files
 from nmt.run.translation import Translation
 
 try:

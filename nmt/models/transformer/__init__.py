@@ -5,7 +5,7 @@
 Beside the package's letters: H is the model's size, L its layers, K its heads, d = H / K a head's size.
 """
 
-from nmt.models.transformer.positions import LearnedPositions, SinusoidalPositions
+from nmt.layers.positions import LearnedPositions, SinusoidalPositions
 from nmt.models.transformer.translator import TransformerTranslator
 
 __all__ = ["LearnedPositions", "SinusoidalPositions", "TransformerTranslator"]

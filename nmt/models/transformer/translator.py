@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from nmt.dropout import Dropout, WordDropout
+from nmt.layers.dropout import Dropout, WordDropout
+from nmt.layers.multi_head import KeysValues, LayerSettings, linear
+from nmt.layers.transformer import Decoded, DecoderLayer, EncoderLayer
 from nmt.models.base import Attentions, Read, Step, Translator
-from nmt.models.transformer.attention import KeysValues, LayerSettings, linear
-from nmt.models.transformer.layers import Decoded, DecoderLayer, EncoderLayer
 
 
 class TransformerMemory(NamedTuple):

@@ -13,11 +13,11 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping
 
 from nmt import ranks
-from nmt.callbacks.randomness import random_state, set_random_state
-from nmt.callbacks.writers import tensorboard_writers
-from nmt.checkpoints import is_kept, kept_file, kept_files
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError, WriteError
+from nmt.run.checkpoints import is_kept, kept_file, kept_files
+from nmt.training.callbacks.randomness import random_state, set_random_state
+from nmt.training.callbacks.writers import tensorboard_writers
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from nmt.callbacks.randomness import random_state, set_random_state
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
-from nmt.memory import give_back, held_memory, is_out_of_memory, most_memory
+from nmt.training.callbacks.randomness import random_state, set_random_state
+from nmt.training.memory import give_back, held_memory, is_out_of_memory, most_memory
 
 OFTEN = 250  # batches
 

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from nmt import losses, ranks
+from nmt import ranks
+from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch
-from nmt.dropout import Dropout
 from nmt.errors import UserError
-from nmt.losses import LossSum, output_loss, output_r_drop
-from nmt.masks import padding_mask
+from nmt.layers.dropout import Dropout
 from nmt.models.base import Translator
+from nmt.training import losses
+from nmt.training.losses import LossSum, output_loss, output_r_drop
 
 
 class TranslationModule(L.LightningModule):

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt import kernels
-from nmt.dropout import Dropout
-from nmt.masks import causal_mask, masked_softmax
-from nmt.models.starts import start_map
+from nmt.attention.masks import causal_mask, masked_softmax
+from nmt.layers.dropout import Dropout
+from nmt.layers.initialisation import start_map
 
 
 class KeysValues(NamedTuple):

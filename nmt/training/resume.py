@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
-from nmt.memory import is_out_of_memory
 from nmt.settings import flat
+from nmt.training.memory import is_out_of_memory
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 import lightning as L
 import torch
 
-from nmt.callbacks.checkpoints import Checkpoints
-from nmt.callbacks.memory import LogMemory
-from nmt.memory import most_memory
+from nmt.training.callbacks.checkpoints import Checkpoints
+from nmt.training.callbacks.memory import LogMemory
+from nmt.training.memory import most_memory
 
 
 def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:

@@ -8,11 +8,11 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from nmt import alignment, plotting, ranks
-from nmt.callbacks.writers import tensorboard_writers
+from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch, collate
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
-from nmt.masks import padding_mask
+from nmt.training.callbacks.writers import tensorboard_writers
 
 MOST_FRAMES = 100  # of an animation: memory and checkpoints must not grow with the length of training
 

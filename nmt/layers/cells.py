@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt import kernels
-from nmt.dropout import Dropout
-from nmt.models.starts import glorot_, orthogonal_
+from nmt.layers.dropout import Dropout
+from nmt.layers.initialisation import glorot_, orthogonal_
 
 State = tuple[Tensor, ...]
 

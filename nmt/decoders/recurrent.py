@@ -28,9 +28,9 @@ from torch.utils.checkpoint import checkpoint
 
 from nmt import kernels
 from nmt.attention import Attended, Attention
-from nmt.dropout import Dropout
+from nmt.layers.cells import RecurrentStack, State
+from nmt.layers.dropout import Dropout
 from nmt.models.base import Memory
-from nmt.models.cells import RecurrentStack, State
 
 
 class DecoderState(NamedTuple):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmt.dropout import Dropout
-from nmt.models.transformer.attention import (
+from nmt.layers.dropout import Dropout
+from nmt.layers.multi_head import (
     CrossAttention,
     KeysValues,
     LayerSettings,

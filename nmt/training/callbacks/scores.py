@@ -7,10 +7,10 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from nmt import metrics, ranks
-from nmt.callbacks.writers import tensorboard_writers
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
 from nmt.errors import UserError
+from nmt.training.callbacks.writers import tensorboard_writers
 
 
 class ScoreValidation(Callback):

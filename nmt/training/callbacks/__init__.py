@@ -1,0 +1,32 @@
+"""When to translate, score, draw, watch, average and save during training."""
+
+from nmt.training.callbacks.alignments import DrawAlignments, alignment_error, fixed_sentences, word_weights
+from nmt.training.callbacks.averaging import ExponentialMovingAverage
+from nmt.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
+from nmt.training.callbacks.interrupts import Interrupted, SaveOnInterrupt
+from nmt.training.callbacks.losses import StopOnNonfinite, WarnOfSpikes
+from nmt.training.callbacks.memory import LogMemory, TryLargestBatch
+from nmt.training.callbacks.progress import ProgressBar
+from nmt.training.callbacks.scores import ScoreValidation
+from nmt.training.callbacks.summary import summarize
+from nmt.training.callbacks.writers import TensorBoard
+
+__all__ = [
+    "AtomicCheckpointIO",
+    "Checkpoints",
+    "DrawAlignments",
+    "ExponentialMovingAverage",
+    "Interrupted",
+    "LogMemory",
+    "ProgressBar",
+    "SaveOnInterrupt",
+    "ScoreValidation",
+    "StopOnNonfinite",
+    "TensorBoard",
+    "TryLargestBatch",
+    "WarnOfSpikes",
+    "alignment_error",
+    "fixed_sentences",
+    "summarize",
+    "word_weights",
+]
