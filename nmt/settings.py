@@ -1,6 +1,8 @@
-"""A configuration as a flat mapping, and the keys of what overrides it."""
+"""Names and shapes of settings: a configuration as a flat mapping, the keys of overrides, the splits of a corpus."""
 
 from typing import Any
+
+SPLITS = ("train", "val", "test")
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:

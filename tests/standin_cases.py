@@ -2,7 +2,6 @@
 
 import copy
 import json
-import runpy
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -19,9 +18,10 @@ from nmt.decoding.forced import force_decode
 from nmt.decoding.settings import search
 from nmt.layers.dropout import Dropout
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run import instantiate
+from nmt.run.building import instantiate
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
+from nmt.training.train import train as run_training
 from tests.standin import DEVICE, NAME, DeviceTensor, waits
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -191,7 +191,6 @@ def test_the_cpu_seldom_waits(model):
 
 # -------------------------------------------------------------------------------------------------- whole runs
 
-TRAIN = runpy.run_path(str(ROOT / "scripts" / "train.py"))["train"]
 TINY = (
     "data.num_train=60",
     "data.num_val=4",
@@ -223,7 +222,7 @@ THERE = (f"trainer.accelerator={NAME}", f"+trainer.strategy={NAME}")
 
 def train(directory: Path, *overrides: str) -> tuple[dict, dict]:
     """Its weights, all on the CPU, and its scores."""
-    TRAIN(compose(*overrides, f"run_dir={directory}", f"data.cache_dir={directory.parent / 'cache'}"))
+    run_training(compose(*overrides, f"run_dir={directory}", f"data.cache_dir={directory.parent / 'cache'}"))
     checkpoint = torch.load(directory / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)
     return checkpoint["state_dict"], json.loads((directory / "metrics.json").read_text("utf-8"))
 

@@ -1,6 +1,5 @@
 """Aligning given pairs with a run, and scoring alignments, as the command does it."""
 
-import importlib.util
 import io
 import json
 import shutil
@@ -16,21 +15,18 @@ from datasets import Dataset
 from omegaconf import OmegaConf
 
 from nmt import alignment, plotting
-from nmt.commands import settle
+from nmt.commands import align as align_command
+from nmt.commands import checks
+from nmt.commands import translate as translate_command
+from nmt.commands.overrides import settle
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.run import Run, build_translator
+from nmt.run.building import build_translator
+from nmt.run.directory import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ["a small house stands here", "the house", "", "here stands the small house"]
 TARGETS = ["ở đây có một ngôi nhà nhỏ", "ngôi nhà", "", "ngôi nhà nhỏ ở đây"]
-
-
-def load_script(name: str):
-    specification = importlib.util.spec_from_file_location(f"scripts_{name}", ROOT / "scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 def compose(name: str, *overrides: str):
@@ -83,12 +79,16 @@ def files(tmp_path) -> dict[str, str]:
 
 def align(**settings):
     overrides = [f"{key}={value}" for key, value in settings.items()]
-    return load_script("align").align(compose("align", *overrides))
+    cfg = compose("align", *overrides)
+    checks.align(cfg, overrides)
+    return align_command.align(cfg)
 
 
 def translate(**settings):
     overrides = [f"{key}={value}" for key, value in settings.items()]
-    load_script("translate").translate(compose("translate", *overrides))
+    cfg = compose("translate", *overrides)
+    checks.translate(cfg, overrides)
+    translate_command.translate(cfg)
 
 
 def written(path: Path, *lines: str) -> Path:
@@ -343,7 +343,7 @@ def test_files_without_lines_give_no_line_and_nothing_to_draw_or_to_search(gru, 
 
 
 def test_no_run_is_none():
-    with pytest.raises(UserError, match="run=null: give a run directory"):
+    with pytest.raises(UserError, match="run is required: give run=RUN_DIR"):
         translate(run="null")
 
 

@@ -16,8 +16,8 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from nmt.errors import UserError
-from nmt.run import Run, open_run
 from nmt.run.checkpoints import is_kept, kept_file, kept_files
+from nmt.run.directory import Run, open_run
 from nmt.training import resume
 from nmt.training.callbacks import Checkpoints, ExponentialMovingAverage, alignments, scores
 from nmt.training.callbacks.averaging import decay_after, update

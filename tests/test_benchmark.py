@@ -1,6 +1,5 @@
 """The measuring instrument: what it counts, and the arithmetic of what it prints. Never how fast anything is."""
 
-import importlib.util
 import json
 import sys
 from functools import partial
@@ -20,9 +19,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nmt import benchmark, kernels
 from nmt.benchmark import Product, TrainingStep, steps, subjects
+from nmt.commands import benchmark as command
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
-from nmt.run import instantiate
+from nmt.run.building import instantiate
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
 
@@ -83,14 +83,6 @@ def make_batches(num_batches: int = 2):
     return [
         collate(rows[start : start + 3], pad_id=PAD, bos_id=BOS) for start in range(0, 3 * num_batches, 3)
     ]
-
-
-def load_script():
-    path = ROOT / "scripts" / "benchmark.py"
-    specification = importlib.util.spec_from_file_location("scripts_benchmark", path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 # --- what is counted ------------------------------------------------------------------------------------
@@ -233,7 +225,7 @@ def test_a_turn_measures_what_its_figures_are_called(chosen, monkeypatch):
     monkeypatch.setattr(subjects, "decode_seconds", remember)
     monkeypatch.setattr(subjects, "train_seconds", lambda step, batches: 3.0)
     monkeypatch.setattr(benchmark.Subject, "_waiting_seconds", lambda *_: 1.0)
-    decoding = load_script().decoding_of(compose("beam_size=4"), torch.device("cpu"))
+    decoding = command.decoding_of(compose("beam_size=4"), torch.device("cpu"))
     batches = make_batches()
     subject = benchmark.Subject(lambda: make_step("gru", kernels=chosen), [batches] * 2, decoding=decoding)
     subject.take_turn(1, batches)
@@ -260,7 +252,7 @@ def test_each_turn_has_other_batches_while_there_are_any():
 
 def test_int8_translates_with_a_copy_and_leaves_training_alone():
     step = make_step("gru")
-    decoding = load_script().decoding_of(compose("int8=true", "beam_size=2"), torch.device("cpu"))
+    decoding = command.decoding_of(compose("int8=true", "beam_size=2"), torch.device("cpu"))
     assert decoding[:3] == (2, 2, 16)
     subject = benchmark.Subject(lambda: step, [make_batches()], decoding=decoding)
     before = [weight.clone() for weight in step.module.parameters()]
@@ -275,7 +267,7 @@ def test_int8_translates_with_a_copy_and_leaves_training_alone():
 
 def test_int8_is_for_the_cpu():
     with pytest.raises(UserError, match=r"int8=true is for the CPU, and the device is cuda: give device=cpu"):
-        load_script().decoding_of(compose("int8=true"), torch.device("cuda"))
+        command.decoding_of(compose("int8=true"), torch.device("cuda"))
 
 
 def test_memory_is_the_most_that_was_held_at_once():
@@ -324,7 +316,7 @@ def test_two_results_without_a_variant_in_common_are_not_compared():
 def test_a_file_that_holds_no_measurements_is_named(text, tmp_path):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(UserError, match=r"a\.json.* was not written by benchmark\.py"):
-        load_script().compare(_files(tmp_path / "a.json"))
+        command.compare(_files(tmp_path / "a.json"))
 
 
 # --- the command ----------------------------------------------------------------------------------------
@@ -340,7 +332,7 @@ def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_pa
         return steps.train_seconds(step, batches)
 
     monkeypatch.setattr(subjects, "train_seconds", remember)
-    script = load_script()
+    script = command
     overrides = [
         *(*TINY_DATA, *SIZES["gru"], "attentions=[luong_dot,none]", "startup=false", "device=cpu"),
         *("data.max_tokens=256", "num_batches=2", "repeats=2", "decode_length=3", "beam_size=2"),
@@ -385,7 +377,7 @@ def _files(file: Path):
 
 def test_start_up_ends_with_the_first_step_of_a_real_training_run():
     """A run of many epochs is over at once."""
-    script = load_script()
+    script = command
     overrides = ["name=tiny", *TINY_DATA, *SIZES["gru"], "num_batches=1", "device=cpu"]
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("benchmark", overrides=overrides)
@@ -394,7 +386,7 @@ def test_start_up_ends_with_the_first_step_of_a_real_training_run():
 
 def test_a_start_that_fails_says_why(monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what it prints then comes last
-    script = load_script()
+    script = command
     says = "import sys; print('a warning'); sys.exit('train.py: error: no such file')"
     monkeypatch.setattr(script, "TRAIN", (sys.executable, "-c", says))
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
@@ -423,7 +415,7 @@ def test_a_corpus_has_as_many_pairs_as_it_should(tmp_path):
 
 
 def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
-    script = load_script()
+    script = command
     overrides = [
         "name=tiny",
         "corpora=[400,900]",
@@ -475,7 +467,7 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
-    script = load_script()
+    script = command
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
         with pytest.raises(UserError, match=message):
@@ -485,14 +477,14 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
 @pytest.mark.parametrize("given", ["1000", "[a]", "[0]", "[true]"])
 def test_sizes_of_corpora_are_a_list_of_numbers(given):
     with pytest.raises(UserError, match=r"give numbers of pairs, \[100000,1000000\]"):
-        load_script().corpora(compose(f"corpora={given}"), [])
+        command.corpora(compose(f"corpora={given}"), [])
 
 
 @pytest.mark.parametrize(
     "override", ["repeats=5", "int8=true", "attentions=[none]", "data=multi30k", "+data.streaming=9"]
 )
 def test_what_has_no_effect_on_what_corpora_cost_is_refused(override, monkeypatch):
-    script = load_script()
+    script = command
     monkeypatch.setattr(script, "corpus_cost", None)
     overrides = ["name=tiny", "corpora=[400]", override]
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):

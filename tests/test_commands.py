@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt import alignment, plotting
 from nmt.data.readers import decoded
-from nmt.run import Run
+from nmt.run.directory import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [

@@ -1,7 +1,6 @@
 """Runs side by side, on run directories written by hand: figures, labels, groups, files, and what is refused."""
 
 import csv
-import importlib.util
 import json
 import os
 import random
@@ -18,6 +17,8 @@ import yaml
 from sacrebleu.metrics import BLEU
 
 from nmt import metrics
+from nmt.commands import checks
+from nmt.commands import compare as compare_command
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import find_runs, groups_but_for_seed, label_experiments, label_runs, read_run
 from nmt.errors import UserError
@@ -104,16 +105,11 @@ def sweep(tmp_path) -> Sweep:
     return Sweep(tmp_path)
 
 
-def script():
-    spec = importlib.util.spec_from_file_location("compare", ROOT / "scripts" / "compare.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def compare(*overrides: str) -> dict:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
-        return script().compare(hydra.compose("compare", overrides=[*FAST, *overrides]))
+        cfg = hydra.compose("compare", overrides=[*FAST, *overrides])
+    checks.compare(cfg, overrides)
+    return compare_command.compare(cfg)
 
 
 def test_the_command_prints_what_sacrebleu_scores_and_what_the_runs_differ_in(sweep):

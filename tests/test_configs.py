@@ -11,11 +11,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
-from nmt.commands import settle
+from nmt.commands.overrides import settle
 from nmt.errors import UserError
-from nmt.run import build_translator
+from nmt.run.building import build_translator
 from nmt.training.losses import cross_entropy
-from tests.test_resume import train_script
+from nmt.training.train import _choices
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 ATTENTIONS = sorted(path.stem for path in (CONFIGS / "attention").glob("*.yaml"))
@@ -74,7 +74,7 @@ def test_a_run_writes_down_the_groups_that_have_a_choice(model, groups):
         cfg = hydra.compose("train", overrides=[f"model={model}"], return_hydra_config=True)
     HydraConfig.instance().set_config(cfg)
     try:
-        choices = train_script._choices()
+        choices = _choices()
     finally:
         HydraConfig.instance().cfg = None
     assert choices["model"] == model

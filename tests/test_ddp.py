@@ -28,7 +28,7 @@ from nmt.layers.dropout import Dropout
 from nmt.training import launch
 from nmt.training.callbacks import Interrupted
 from nmt.training.module import TranslationModule
-from tests.test_resume import ROOT, after, assert_same_run, compose, scalars, train_script
+from tests.test_resume import ROOT, after, assert_same_run, compose, scalars, train_module
 
 COMMON = [
     "name=small",
@@ -81,7 +81,7 @@ def in_processes(function: Callable[[], None], log: Path, number: int = 2) -> li
             )
         sys.stdout = sys.stderr = log.open("a", buffering=1)
         faulthandler.enable(sys.stderr)
-        train_script.quieten()
+        train_module.quieten()
         try:
             function()
         except Interrupted as interrupted:
@@ -105,7 +105,7 @@ def train(
     def function() -> None:
         before()
         cache = run_dir.parent / "cache"
-        train_script.train(compose([*overrides, f"run_dir={run_dir}", f"data.cache_dir={cache}"]))
+        train_module.train(compose([*overrides, f"run_dir={run_dir}", f"data.cache_dir={cache}"]))
         assert not torch.distributed.is_initialized()  # each has left the group before it exits
 
     return in_processes(function, log_file(run_dir), number)
@@ -113,7 +113,7 @@ def train(
 
 def go_on(run_dir: Path, *overrides: str, number: int) -> list[int]:
     def function() -> None:
-        train_script.go_on(compose([*DDP, "name=other", f"resume={run_dir}", *overrides]), [*overrides])
+        train_module.resume_run(compose([*DDP, "name=other", f"resume={run_dir}", *overrides]), [*overrides])
 
     return in_processes(function, log_file(run_dir), number)
 
@@ -367,7 +367,7 @@ def test_torchrun_starts_one_process_on_each_of_two_nodes(workspace, alone):
 
 
 FAULT = """
-import importlib.util, sys
+from nmt.commands import run_command
 from nmt.errors import UserError
 from nmt.training.module import TranslationModule
 
@@ -379,18 +379,14 @@ def training_step(self, batch, batch_index):
     return step(self, batch, batch_index)
 
 TranslationModule.training_step = training_step
-spec = importlib.util.spec_from_file_location("train", {script!r})
-train = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(train)
-sys.argv[1:] = train.for_hydra(sys.argv[1:])
-train.main()
+run_command("train")
 """
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_one_that_fails_ends_the_run_with_its_error(rank, workspace):
     driver, log = workspace / f"fault_{rank}.py", workspace / f"fault_{rank}.log"
-    driver.write_text(FAULT.format(rank=rank, script=str(ROOT / "scripts" / "train.py")))
+    driver.write_text(FAULT.format(rank=rank))
     directory = workspace / f"fault_{rank}"
     arguments = [f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}"]
     process = start(command(*arguments, script=driver), log)

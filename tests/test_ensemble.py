@@ -13,7 +13,7 @@ from nmt.decoding import Hypothesis, beam_search, force_decode, greedy_search, s
 from nmt.models import ensemble
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run import build_translator
+from nmt.run.building import build_translator
 from tests.test_decoding import BOS, EOS, PAD, SOURCES, Table, assert_same, batch_of
 
 VOCABULARY = SimpleNamespace(

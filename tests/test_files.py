@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt.files import replacing
-from nmt.run import report
+from nmt.run.scores import report
 
 
 def write_half(path: Path) -> None:

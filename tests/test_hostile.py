@@ -29,31 +29,31 @@ from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-import nmt.run
-from nmt import commands, metrics, plotting
-from nmt.commands import LogFile, errors_in_one_line
+from nmt import metrics, plotting
+from nmt.commands import entry
+from nmt.commands.entry import LogFile, errors_in_one_line
 from nmt.data import grammar
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.pairs import Rows, count_shared
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
-from nmt.run import (
-    Run,
-    build_translator,
-    check_lengths,
-    make_tokenizer,
-    read_splits,
-    write_scores,
-    write_together,
-)
-from nmt.training import resume
+from nmt.run.building import build_translator
+from nmt.run.data import read_splits
+from nmt.run.directory import Run
+from nmt.run.files import write_atomically, write_together
+from nmt.run.scores import write_scores
+from nmt.training import resume, scoring
 from nmt.training.callbacks import AtomicCheckpointIO, TensorBoard
 from nmt.training.callbacks.writers import EventFile
+from nmt.training.checks import check_lengths
 from nmt.training.module import TranslationModule
+from nmt.training.scoring import scores_after
+from nmt.training.train import train
+from nmt.training.vocabulary import make_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
-TRAIN = runpy.run_path(str(ROOT / "scripts" / "train.py"))["train"]
+TRAIN = train
 NOT_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
 SMALL = ["model.hidden_size=16", "model.embedding_size=16", "data.tokenizer.vocab_size=300"]
 SMALL_CORPUS = ["data.num_train=100", "data.num_val=5", "data.num_test=5", "data.max_words=12"]
@@ -525,14 +525,14 @@ def test_text_goes_out_as_utf_8_and_only_where_there_is_an_output(monkeypatch, c
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stdin", None)
-    commands._settle_streams()
+    entry._use_utf8()
     print("giáo viên", flush=True)
     assert stream.buffer.getvalue() == "giáo viên\n".encode()
     assert sys.stdin.read() == ""
     sys.stdin.close()
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(SystemExit) as ending, errors_in_one_line("train"):
-        commands._settle_streams()
+        entry._use_utf8()
     refused(Ended(ending.value.code, *capsys.readouterr()), "standard output is closed")
 
 
@@ -884,7 +884,7 @@ MOMENTS = {
     "before the best checkpoint": (AtomicCheckpointIO, "save_checkpoint", 1, "best.ckpt: cannot write (File"),
     "before a later checkpoint": (AtomicCheckpointIO, "save_checkpoint", 3, ".ckpt: cannot write (File too large)"),
     "before the animation": (plotting, "to_gif", 1, ".gif: cannot write (File too large)"),
-    "before the scores": (nmt.run, "write_scores", 1, "hypotheses.txt: cannot write (File too large)"),
+    "before the scores": (scoring, "write_scores", 1, "hypotheses.txt: cannot write (File too large)"),
 }  # fmt: skip
 
 
@@ -1155,20 +1155,19 @@ def test_a_link_stays_a_link_and_an_open_file_stays_open(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old\n")
     link.symlink_to(target)
-    nmt.run.write_atomically(link, "new\n")
+    write_atomically(link, "new\n")
     assert link.is_symlink()
     assert target.read_text() == "new\n"
     with target.open("a") as stream:
         descriptor = tmp_path / "stdout"
         descriptor.symlink_to(f"/proc/self/fd/{stream.fileno()}")
-        nmt.run.write_atomically(descriptor, "more\n")
+        write_atomically(descriptor, "more\n")
         assert descriptor.is_symlink()
     assert target.read_text() == "new\nmore\n"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "stdout", "target"]
 
 
 def test_scores_of_an_earlier_end_are_not_those_of_this_one(tmp_path):
-    scores_after = runpy.run_path(str(ROOT / "scripts" / "train.py"))["scores_after"]
     assert scores_after(tmp_path, 10) is None
     (tmp_path / "metrics_val.json").write_text('{"training": {"steps": 10}}')
     (tmp_path / "metrics.json").write_text('{"training": {"steps": 5}}')

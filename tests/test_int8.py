@@ -1,6 +1,5 @@
 """Linear maps in bytes: against whole numbers in NumPy, against the layers they stand for, and in whole translators."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -15,11 +14,14 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from nmt.attention import Attention
+from nmt.commands.evaluate import evaluate
+from nmt.commands.translate import translate
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.kernels import int8, quantise
 from nmt.layers.cells import GRULayer, LSTMLayer
-from nmt.run import Run, build_translator
+from nmt.run.building import build_translator
+from nmt.run.directory import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ["a small house stands here", "the house", "", "here stands the small house"]
@@ -220,13 +222,6 @@ def test_an_ensemble_is_in_bytes_too(tmp_path):
 # --- a trained run --------------------------------------------------------------------------------------
 
 
-def load_script(name: str):
-    specification = importlib.util.spec_from_file_location(f"scripts_{name}", ROOT / "scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("model", ["general", "transformer"])
 def test_a_trained_run_translates_almost_the_same(tmp_path, model):
     """Trained by heart on its sentences, it says them word for word in bytes too."""
@@ -258,14 +253,14 @@ def test_translate_and_evaluate_take_the_key(tmp_path, capsys):
     directory = make_run(tmp_path, *CASES["general"])
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in SOURCES), "utf-8")
     files = [f"input={tmp_path / 'in'}", f"output={tmp_path / 'out'}", "device=cpu"]
-    load_script("translate").translate(compose("translate", f"run={directory}", *files, "int8=true"))
+    translate(compose("translate", f"run={directory}", *files, "int8=true"))
     own = [each.text for each in Run.load(directory, device="cpu", int8=True).translate(SOURCES)]
     assert (tmp_path / "out").read_text("utf-8").splitlines() == own
     data = ["data=grammar", "data.num_train=20", "data.num_val=4", "data.num_test=4", "num_bootstrap=0"]
     for key in ("int8=true", "int8=false"):
         output = tmp_path / key.replace("=", "_")
         settings = [f"run={directory}", "device=cpu", f"output={output}", "decoding.beam_size=2", *data, key]
-        load_script("evaluate").evaluate(compose("evaluate", *settings))
+        evaluate(compose("evaluate", *settings))
         assert json.loads((output / "metrics.json").read_text("utf-8")).get("int8", False) == (
             key == "int8=true"
         )

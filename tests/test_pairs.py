@@ -12,7 +12,8 @@ from nmt.data import pairs
 from nmt.data.cache import cached_dataset
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.run import make_tokenizer, stored_data
+from nmt.run.data import stored_data
+from nmt.training.vocabulary import make_tokenizer
 
 LINES = [(f"the number {n} is {n % 7} more", f"số {n} thì hơn {n % 7}") for n in range(30)]
 

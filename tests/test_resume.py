@@ -1,7 +1,6 @@
 """A run that was killed anywhere and goes on is, to the last bit, the run that was not."""
 
 import errno
-import importlib.util
 import json
 import logging
 import math
@@ -18,9 +17,11 @@ import hydra
 import pytest
 import torch
 
+from nmt.commands.starting import arguments_for_training
 from nmt.data import grammar
 from nmt.errors import UserError
 from nmt.training import resume
+from nmt.training import train as train_module
 from nmt.training.callbacks import Interrupted, ScoreValidation
 from nmt.training.module import TranslationModule
 
@@ -79,18 +80,6 @@ SIZES = {
 }
 
 
-def script() -> Any:
-    spec = importlib.util.spec_from_file_location("train_script", ROOT / "scripts" / "train.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-train_script = script()
-
-
 def compose(overrides: list[str]) -> Any:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         return hydra.compose("train", overrides=overrides)
@@ -103,8 +92,8 @@ def in_child(function: Callable[[], None], log: Path) -> int:
         file = log.open("a", buffering=1)
         sys.stdout = sys.stderr = file
         logging.basicConfig(level=logging.INFO, stream=file, force=True)
-        train_script.quieten()
-        train_script.score = lambda *_, **__: ("test", {})  # what is scored is another test's matter
+        train_module.quieten()
+        train_module.score = lambda *_, **__: ("test", {})  # what is scored is another test's matter
         try:
             function()
         except Interrupted as interrupted:
@@ -119,7 +108,7 @@ def in_child(function: Callable[[], None], log: Path) -> int:
 def train(run_dir: Path, overrides: list[str], sabotage: Callable[[], None] = lambda: None) -> int:
     def function() -> None:
         sabotage()
-        train_script.train(
+        train_module.train(
             compose([*overrides, f"run_dir={run_dir}", f"data.cache_dir={run_dir.parent / 'cache'}"])
         )
 
@@ -130,7 +119,7 @@ def train(run_dir: Path, overrides: list[str], sabotage: Callable[[], None] = la
 def go_on(run_dir: Path, *overrides: str) -> int:
     def function() -> None:
         cfg = compose([f"resume={run_dir}", "name=other", *overrides])
-        train_script.go_on(cfg, [f"resume={run_dir}", *overrides])
+        train_module.resume_run(cfg, [f"resume={run_dir}", *overrides])
 
     return in_child(function, run_dir.parent / f"{run_dir.name}.log")
 
@@ -662,28 +651,27 @@ def test_a_stored_configuration_writes_nowhere_but_in_its_run_directory(name, va
 
 
 def test_what_is_no_run_to_go_on_with_is_said(tmp_path):
-    for_hydra = train_script.for_hydra
     (tmp_path / ".hydra").mkdir()
     with pytest.raises(UserError, match=r"no config.yaml; it ended before it was trained: start it anew"):
-        for_hydra([f"resume={tmp_path}"])
+        arguments_for_training([f"resume={tmp_path}"])
     (tmp_path / "config.yaml").touch()
     with pytest.raises(UserError, match=r"one run is gone on with at a time, without -m"):
-        for_hydra(["-m", f"resume={tmp_path},b"])
+        arguments_for_training(["-m", f"resume={tmp_path},b"])
 
 
 def test_hydra_is_told_of_the_runs_own_directory_and_keys(tmp_path):
     (tmp_path / "config.yaml").write_text("")
     given = [f"resume={tmp_path}", "data.path=x", "decoding=greedy", "~callbacks.early_stopping"]
-    assert train_script.for_hydra(given) == [
+    assert arguments_for_training(given) == [
         f"resume={tmp_path}",
         "++data.path=x",
         "decoding=greedy",
         "~callbacks.early_stopping",
         f"hydra.run.dir={tmp_path}",
     ]
-    assert train_script.for_hydra(["data.path=x"]) == ["data.path=x"]
-    assert train_script.for_hydra(["run_dir='a b'"]) == ["run_dir='a b'", "hydra.run.dir='a b'"]
+    assert arguments_for_training(["data.path=x"]) == ["data.path=x"]
+    assert arguments_for_training(["run_dir='a b'"]) == ["run_dir='a b'", "hydra.run.dir='a b'"]
     for left in (["-m", "run_dir=x"], [f"run_dir={tmp_path}"]):  # a sweep; a run that is there already
-        assert train_script.for_hydra(left) == left
+        assert arguments_for_training(left) == left
     with pytest.raises(UserError, match=r"nowhere is no run to go on with"):
-        train_script.for_hydra(["resume=nowhere"])
+        arguments_for_training(["resume=nowhere"])

@@ -18,7 +18,7 @@ from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.run import make_tokenizer
+from nmt.training.vocabulary import make_tokenizer
 
 NUM_PAIRS = 100
 LINES = [

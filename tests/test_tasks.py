@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import runpy
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,6 +16,8 @@ from nmt.data import grammar
 from nmt.data.corpus import read_grammar_task
 from nmt.data.grammar import Pair, lexicon, rule, word
 from nmt.errors import UserError
+from nmt.training.train import quieten
+from nmt.training.train import train as run_training
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"num_train": 60, "num_val": 10, "num_test": 20, "min_words": 3, "max_words": 20, "seed": 2}
@@ -199,9 +200,8 @@ def config(run_dir: Path, experiment: str) -> DictConfig:
 
 
 def train(cfg: DictConfig) -> dict[str, Any]:
-    script = runpy.run_path(str(ROOT / "scripts" / "train.py"))
-    script["quieten"]()
-    return script["train"](cfg)
+    quieten()
+    return run_training(cfg)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
 from nmt.models.base import select
 from nmt.models.transformer import LearnedPositions, SinusoidalPositions, TransformerTranslator
-from nmt.run import build_translator
+from nmt.run.building import build_translator
 from nmt.training.losses import cross_entropy
 
 EXACT = {"rtol": 0, "atol": 1e-10}

@@ -15,7 +15,8 @@ from nmt import metrics
 from nmt.data.corpus import SPLITS
 from nmt.data.readers import read_lines
 from nmt.errors import UserError
-from nmt.run import read_whole, score_files, stored_data
+from nmt.run.data import read_whole, stored_data
+from nmt.run.files import score_files
 from nmt.settings import flat
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.

@@ -19,8 +19,8 @@ from nmt.data.cache import cached_dataset
 from nmt.data.readers import Files, Languages, Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
+from nmt.settings import SPLITS
 
-SPLITS = ("train", "val", "test")
 _READER_VERSION = 2  # raise it when the same files give other rows
 _LONG_BYTES = 20_000_000  # from here on, a terminal shows progress
 _ROWS_OF_A_TABLE = 1_000  # of the Hub's

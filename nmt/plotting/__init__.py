@@ -1,30 +1,34 @@
 """Pictures of attention and of scores, and how they become files: plain data in, a figure or a page out.
 
-Figures are drawn without pyplot, which would keep every one of them alive.
+Figures are drawn without pyplot, which would keep every one of them alive. Matplotlib is imported when the first
+picture is asked for: a name of this package is looked up in its module at its first use.
 """
 
-from nmt.plotting.curves import bleu_by_length, learning_curves
-from nmt.plotting.document import SUFFIXES, write_heatmaps, write_page
-from nmt.plotting.files import to_array, to_gif, to_html, to_png, to_svg
-from nmt.plotting.heatmaps import head_grid, heatmap, page, strip
-from nmt.plotting.sentence import Sentence
-from nmt.plotting.webpage import alignment_page
+import importlib
+from typing import Any
 
-__all__ = [
-    "SUFFIXES",
-    "Sentence",
-    "alignment_page",
-    "bleu_by_length",
-    "head_grid",
-    "heatmap",
-    "learning_curves",
-    "page",
-    "strip",
-    "to_array",
-    "to_gif",
-    "to_html",
-    "to_png",
-    "to_svg",
-    "write_heatmaps",
-    "write_page",
-]
+from nmt.plotting.sentence import Sentence
+
+_MODULES = {
+    "bleu_by_length": "curves",
+    "learning_curves": "curves",
+    "write_heatmaps": "document",
+    "write_page": "document",
+    "to_array": "files",
+    "to_gif": "files",
+    "to_html": "files",
+    "to_png": "files",
+    "to_svg": "files",
+    "head_grid": "heatmaps",
+    "heatmap": "heatmaps",
+    "page": "heatmaps",
+    "strip": "heatmaps",
+    "alignment_page": "webpage",
+}
+__all__ = ["Sentence", *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

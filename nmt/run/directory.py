@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -17,22 +16,18 @@ from tqdm import tqdm
 from nmt import alignment, metrics
 from nmt.attention.masks import padding_mask
 from nmt.data.batching import collate
-from nmt.data.corpus import SPLITS
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import Hypothesis, PrefixError, search
 from nmt.errors import UserError
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run.building import (
-    build_translator,
-    quantise,
-    read_whole,
-    reads_lowercase,
-    stored_data,
-)
+from nmt.run.building import build_translator, quantise, reads_lowercase
 from nmt.run.checks import check_case
-from nmt.run.files import checkpoint_file, files_to_average, load_average, load_config, load_weights
+from nmt.run.data import read_whole, stored_data
+from nmt.run.files import checkpoint_file, files_to_average, load_config
 from nmt.run.translation import Translation
+from nmt.run.weights import load_average, load_weights
+from nmt.settings import SPLITS
 
 log = logging.getLogger(__name__)
 
@@ -345,7 +340,7 @@ class Run:
 
     def score(
         self,
-        dataset: Dataset,
+        dataset: Any,
         *,
         scorers: Mapping[str, Any] | None = None,
         num_bootstrap: int = 1000,
@@ -375,7 +370,7 @@ class Run:
         return scores, translations
 
     def _score_attention(
-        self, dataset: Dataset, sources: list[str], references: list[str]
+        self, dataset: Any, sources: list[str], references: list[str]
     ) -> dict[str, dict[str, float]]:
         """Statistics of the attention over forced references, and its alignment error where gold is there.
 
@@ -402,7 +397,7 @@ class Run:
             scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
         return scores
 
-    def split(self, name: str, data: DictConfig | None = None) -> Dataset:
+    def split(self, name: str, data: DictConfig | None = None) -> Any:
         """A split of `data`, else of the data the run was trained on, read whole though training may have streamed it.
 
         Raises UserError where there is none.

@@ -1,30 +1,25 @@
-"""The files of a run directory: checkpoints that are read as weights only, and scores that are written whole."""
+"""The files of a run directory: where they are, and how files are written whole or not at all."""
 
 import contextlib
 import errno
-import json
+import logging
 import os
-import pickle
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from torch import Tensor
 
-from nmt import metrics
 from nmt.errors import UserError, WriteError
-from nmt.models.base import Translator
 from nmt.run.checkpoints import kept_files
-from nmt.run.translation import Translation
 
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
 
 
 def load_config(directory: Path) -> DictConfig:
@@ -69,51 +64,40 @@ def claimed(run_dir: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def check_run(config: DictConfig) -> None:
+    """Raise UserError where a command's `run`, or one of its list, is no run directory or lacks the checkpoint.
+
+    Only names of files are looked at; a broken file is refused when it is read.
+    """
+    if config.run is None:
+        raise UserError("run is required: give run=RUN_DIR")
+    for each in config.run if OmegaConf.is_list(config.run) else [config.run]:
+        directory = Path(each)
+        if not directory.is_dir():
+            raise UserError(f"{directory}: no such run directory")
+        load_config(directory)
+        if config.average is None:
+            _find_checkpoint(directory, config.checkpoint)
+
+
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:
-    """The file that `checkpoint` (best, last or a path) names in a run directory."""
-    file = (
-        directory / "checkpoints" / f"{checkpoint}.ckpt"
-        if checkpoint in ("best", "last")
-        else Path(checkpoint)
-    )
-    if not file.is_file():
-        raise UserError(f"{file}: no such checkpoint; checkpoint= is best, last or a file")
+    """The file that `checkpoint` (best, last or a path) names in a run directory.
+
+    A run that has not been validated yet has no best checkpoint: its last is taken, with a warning.
+    """
+    file = _find_checkpoint(directory, checkpoint)
+    if checkpoint == "best" and file.stem != "best":
+        log.warning("%s has no best.ckpt yet: its last checkpoint is taken", directory)
     return file
 
 
-def load_weights(translator: Translator, file: Path) -> None:
-    """Load a checkpoint's weights, and nothing else of it, into a translator. Raises UserError naming the file."""
-    try:
-        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
-        state = {
-            name.removeprefix("translator."): value
-            for name, value in checkpoint["state_dict"].items()
-            if name.startswith("translator.")
-        }
-    except pickle.UnpicklingError as error:  # its message advises to load the file all the same
-        raise UserError(
-            f"{file} is broken or no checkpoint (it holds more than weights): give another with checkpoint="
-        ) from error
-    except (
-        RuntimeError,
-        EOFError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ValueError,
-        OSError,
-    ) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(
-            f"{file} is broken or no checkpoint ({reason}): give another with checkpoint="
-        ) from error
-    try:
-        translator.load_state_dict(state)
-    except RuntimeError as error:
-        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])[:300]
-        raise UserError(f"{file} does not fit the model in config.yaml: {reason}") from error
-    if not all(torch.isfinite(weight).all() for weight in translator.parameters()):
-        raise UserError(f"{file} holds weights that are no numbers, as after a training that diverged")
+def _find_checkpoint(directory: Path, checkpoint: str) -> Path:
+    names = {"best": ("best", "last"), "last": ("last",)}.get(checkpoint, ())
+    files = [directory / "checkpoints" / f"{name}.ckpt" for name in names] or [Path(checkpoint)]
+    for file in files:
+        if file.is_file():
+            return file
+    raise UserError(f"{files[0]}: no such checkpoint; checkpoint= is best, last or a file")
 
 
 def files_to_average(directory: Path, number: int) -> list[Path]:
@@ -127,19 +111,6 @@ def files_to_average(directory: Path, number: int) -> list[Path]:
             + (f"give average={len(files)}" if files else f"train with callbacks.checkpoint.keep={number}")
         )
     return files[-number:]
-
-
-def load_average(translator: Translator, files: Sequence[Path]) -> None:
-    """Load the mean of several checkpoints' weights (Vaswani et al. 2017, 6.1), taken in float64.
-
-    Raises UserError naming the first file that is broken or does not fit the model.
-    """
-    sums: dict[str, Tensor | float] = {}
-    for file in files:
-        load_weights(translator, file)
-        for name, value in translator.state_dict().items():
-            sums[name] = sums.get(name, 0.0) + value.double()
-    translator.load_state_dict({name: total / len(files) for name, total in sums.items()})
 
 
 def check_folders(
@@ -225,42 +196,3 @@ def score_files(directory: Path, split: str) -> tuple[Path, Path]:
     """metrics.json and hypotheses.txt; those of another split than test are named after it."""
     suffix = "" if split == "test" else f"_{split}"
     return directory / f"metrics{suffix}.json", directory / f"hypotheses{suffix}.txt"
-
-
-def write_scores(
-    directory: Path, split: str, scores: dict[str, Any], translations: list[Translation]
-) -> None:
-    """Write the `score_files` of a split."""
-    scores_file, hypotheses_file = score_files(directory, split)
-    text = "".join(f"{each.text}\n" for each in translations)
-    content = (
-        json.dumps({"split": split, **_training(directory, split), **scores}, indent=2, ensure_ascii=False)
-        + "\n"
-    )
-    write_together({hypotheses_file: text, scores_file: content})
-
-
-def _training(directory: Path, split: str) -> dict[str, Any]:
-    """What training cost, as the split's own file has it, else the test set's or, of a run without one, validation's:
-    scoring again does not measure it again and must not lose it."""
-    for each in (split, "test", "val"):
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            file, _ = score_files(directory, each)
-            return {"training": json.loads(file.read_text("utf-8"))["training"]}
-    return {}
-
-
-def report(scores: dict[str, Any]) -> str:
-    """The scores as lines a person reads: `BLEU 35.1 ± 1.5  nrefs:1|…`."""
-    lines = []
-    for name, result in scores.items():
-        if isinstance(result, dict) and "signature" in result:
-            interval = "" if result["ci"] is None else f" ± {result['ci']:.2f}"
-            label = metrics.LABELS.get(name, name)
-            lines.append(f"{label:4} {result['score']:.2f}{interval}  {result['signature']}")
-    if "aer" in scores:
-        result = scores["aer"]
-        lines.append(
-            f"AER  {result['score']:.3f}  precision {result['precision']:.3f}  recall {result['recall']:.3f}"
-        )
-    return "\n".join(lines)

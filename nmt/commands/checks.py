@@ -1,0 +1,119 @@
+"""Checks of each command's settings that need no model: made before torch is imported.
+
+Each function has the name of its command, and takes its configuration and the overrides that it was composed with.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.commands.composing import CONFIGS
+from nmt.errors import UserError
+from nmt.run.files import check_folders, check_run
+from nmt.settings import SPLITS, key_of
+
+PAGES = (".html", ".png", ".svg")
+METHODS = ("argmax", "mutual", "threshold")
+READINGS = ("emitted", "fed")
+SYMMETRIZATIONS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
+# Settings of the data that only training reads
+OF_TRAINING = (
+    *("max_length", "max_ratio", "max_tokens", "num_workers"),
+    *("streaming", "buffer_pairs", "tokenizer"),
+)
+OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "max_pairs")
+
+
+def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise UserError for an override that says how to learn a vocabulary, where one is given."""
+    model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
+    if model is None or cfg.resume is not None:
+        return
+    for key in map(key_of, overrides):
+        if key in (f"data.tokenizer.{name}" for name in OF_A_VOCABULARY):
+            raise UserError(f"{key} has no effect with data.tokenizer.model={model}: leave it out")
+
+
+def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise UserError for settings that do not go together, and for a run that is not there."""
+    for key in map(key_of, overrides):
+        if key.startswith("data.") and key.split(".")[1] in OF_TRAINING:
+            raise UserError(f"{key} is for training: evaluate.py takes a split as it is; leave it out")
+    if cfg.output is None and not isinstance(cfg.run, str):
+        raise UserError("an ensemble has no run directory of its own: give output=DIR")
+    check_folders(cfg, folders=["output"])
+    if cfg.split not in SPLITS:
+        raise UserError(f"split={cfg.split}: choose one of {', '.join(SPLITS)}")
+    if cfg.num_bootstrap < 0:
+        raise UserError(f"num_bootstrap={cfg.num_bootstrap}: give a whole number of at least 0")
+    check_run(cfg)
+
+
+def translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise UserError for settings that do not go together, and for files and runs that are not there."""
+    for key in ("num_best", "block_size"):
+        if type(cfg[key]) is not int or cfg[key] < 1:
+            raise UserError(f"{key}={cfg[key]}: give at least 1")
+    if cfg.page is not None and Path(cfg.page).suffix not in PAGES:
+        raise UserError(f"page={cfg.page}: a page ends in {', '.join(PAGES)}")
+    read = ["input", "prefixes"]
+    check_folders(cfg, "output", "alignments", made=["page"], folders=["heatmaps"], read=read)
+    for key in read:
+        if cfg[key] is not None and not Path(cfg[key]).exists():
+            raise UserError(f"{cfg[key]}: no such file")
+    check_run(cfg)
+
+
+def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise UserError for settings that do not go together or have no effect, and for a run that is not there."""
+    for key, choices in (("method", METHODS), ("reading", READINGS), ("symmetrization", SYMMETRIZATIONS)):
+        if cfg[key] not in choices:
+            raise UserError(f"{key}={cfg[key]}: choose one of {', '.join(choices)}")
+    if cfg.page is not None and Path(cfg.page).suffix not in PAGES:
+        raise UserError(f"page={cfg.page}: a page ends in {', '.join(PAGES)}")
+    if cfg.threshold is None or not 0 <= cfg.threshold <= 1:
+        raise UserError(
+            f"threshold={'null' if cfg.threshold is None else cfg.threshold}: give a number from 0 to 1"
+        )
+    if OmegaConf.is_list(cfg.run):
+        raise UserError("run is a list: an alignment is read from one run; give run=RUN_DIR")
+    defaults: Any = OmegaConf.load(CONFIGS / "align.yaml")
+    changed = [str(key) for key in cfg if cfg[key] != defaults.get(str(key))]
+    if cfg.alignment is not None:
+        given = [key for key in changed if key not in ("alignment", "gold", "flip_gold")]
+        if cfg.gold is None or given:
+            raise UserError(
+                f"alignment=FILE is scored with gold=FILE alone{', not with ' + given[0] if given else ''}"
+            )
+        return
+    for key in ("run", "src", "tgt"):
+        if cfg[key] is None:
+            raise UserError(f"{key} is required: give {key}={'RUN_DIR' if key == 'run' else 'FILE'}")
+    searched = ("output", "page", "heatmaps", "reverse_run", "layer", "head", "reading")
+    for idle, keys, where in (
+        (cfg.search, searched, "with search=true, which scores every layer, head and reading of one run"),
+        (cfg.method != "threshold", ("threshold",), "without method=threshold"),
+        (cfg.reverse_run is None, ("symmetrization",), "without reverse_run=RUN_DIR"),
+        (cfg.gold is None, ("flip_gold",), "without gold=FILE"),
+    ):
+        for key in keys:
+            if idle and key in changed:
+                value = str(cfg[key]).lower() if isinstance(cfg[key], bool) else cfg[key]
+                raise UserError(f"{key}={value} has no effect {where}: leave it out")
+    if cfg.search and cfg.gold is None:
+        raise UserError("search=true needs gold=FILE to score against")
+    read = ["src", "tgt", "gold", "alignment"]
+    check_folders(cfg, "output", made=["page"], folders=["heatmaps"], read=read)
+    check_run(cfg)
+
+
+def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise UserError for a split that there is not."""
+    if cfg.split not in SPLITS:
+        raise UserError(f"split={cfg.split}: choose one of {', '.join(SPLITS)}")
+
+
+def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Nothing: `nmt.commands.benchmark` checks each variant by itself."""

@@ -1,0 +1,85 @@
+"""Compare scored runs: scores with significance, cost, means over seeds, and BLEU by sentence length."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from nmt import plotting
+from nmt.comparison import figures, tables
+from nmt.comparison.runs import ScoredRun, check_digests, find_runs, read_common_text, read_run
+from nmt.data.readers import read_lines
+from nmt.errors import UserError
+from nmt.run.building import make_scorers, reads_lowercase
+from nmt.run.checks import check_case
+from nmt.run.files import write_together
+
+
+def compare(cfg: DictConfig) -> dict[str, Any]:
+    """Print the comparison; with `output`, write it there as Markdown, CSV, JSON and plots. Returns the JSON."""
+    paths: Any = OmegaConf.to_container(cfg.runs) if OmegaConf.is_list(cfg.runs) else str(cfg.runs)
+    runs = [read_run(directory, cfg.split) for directory in find_runs(paths)]
+    if cfg.refs is None:
+        sources, references = read_common_text(runs, cfg.split)
+    else:
+        check_digests(runs)
+        sources, references = None, list(read_lines(Path(cfg.refs)))
+    lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so
+    metrics = make_scorers(cfg, lowercase=lowercase)
+    check_case(metrics, lowercase=lowercase)
+    rows = figures.compare(
+        runs, references, metrics, num_bootstrap=cfg.num_bootstrap, num_trials=cfg.num_trials
+    )
+    result: dict[str, Any] = {"split": cfg.split, "num_sentences": len(references), "runs": rows}
+    sections = [tables.score_table(rows, list(metrics)), tables.NOTE, tables.signature_list(rows)]
+    averaged = [*metrics, "aer"]
+    if averages := figures.average_over_seeds(runs, rows, averaged):
+        result["seeds"] = averages
+        sections.append(tables.seed_table(averages, averaged))
+    if "bleu" in metrics and sources is not None:  # with refs=FILE nothing says how long the sources are
+        lengths = figures.score_by_length(
+            runs, sources, references, metrics["bleu"], bounds=cfg.length_bounds
+        )
+        result["bleu_by_length"] = lengths
+        sections.append(tables.length_table("BLEU by source length", rows, lengths))
+    report = "\n\n".join(sections)
+    print(f"{cfg.split}, {len(references)} sentences\n\n{report}")
+    if cfg.output is not None:
+        write(Path(cfg.output), report, result, runs)
+    return result
+
+
+def write(output: Path, report: str, result: dict[str, Any], runs: Sequence[ScoredRun]) -> None:
+    """Write comparison.md, .csv and .json, and the plots there are figures for, into the directory `output`."""
+    rows = result["runs"]
+    plots = {}
+    if lengths := result.get("bleu_by_length"):
+        scores = {row["run"]: values for row, values in zip(rows, lengths["scores"], strict=True)}
+        plots["bleu_by_length"] = plotting.bleu_by_length(lengths["buckets"], scores)
+    curves = {
+        row["run"]: figures.learning_curve(run.directory, "val/bleu")
+        for row, run in zip(rows, runs, strict=True)
+    }
+    if drawn := {label: curve for label, curve in curves.items() if curve is not None}:
+        plots["learning_curves"] = plotting.learning_curves(drawn, ylabel="val/bleu")
+    sections = [f"# {result['split']}, {result['num_sentences']} sentences", report]
+    sections += [f"![{name}]({name}.png)" for name in plots]
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, figure in plots.items():
+            plotting.to_png(figure, output / f"{name}.png")
+    except OSError as error:
+        raise UserError(f"output={output}: cannot write there ({error.strerror})") from error
+    write_together(
+        {
+            output / "comparison.csv": tables.to_csv(rows),
+            output / "comparison.json": json.dumps(result, indent=2, ensure_ascii=False) + "\n",
+            output / "comparison.md": "\n\n".join(sections) + "\n",
+        }
+    )
+
+
+def main(cfg: DictConfig) -> None:
+    compare(cfg)

@@ -1,0 +1,197 @@
+"""The entry that every command shares: settings by Hydra, and one clear line for an error that can be mended."""
+
+import atexit
+import functools
+import importlib
+import io
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.commands import checks
+from nmt.commands.composing import CONFIGS
+from nmt.commands.explaining import can_be_mended, explain
+from nmt.commands.overrides import settle
+from nmt.commands.starting import arguments_for_training, started
+from nmt.errors import UserError, WriteError
+
+COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark")
+
+
+def choice_names(*groups: str) -> str:
+    """The options chosen from groups, joined by `_`, for names of runs; those that chose none are left out."""
+    choices = HydraConfig.get().runtime.choices
+    return "_".join(str(choices[group]) for group in groups if choices.get(group) not in (None, "null"))
+
+
+@functools.cache
+def scratch() -> str:
+    """A directory of this process, removed when it ends: Hydra writes a file for each sweep."""
+    directory = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+OmegaConf.register_new_resolver("choices", choice_names, replace=True)
+OmegaConf.register_new_resolver("scratch", scratch, replace=True)
+OmegaConf.register_new_resolver("started", started, replace=True)
+
+_failed_jobs: list[int] = []  # of this process' sweep
+
+
+class SweepError(UserError):
+    """Some jobs of a sweep have failed. Each has said why."""
+
+    def __str__(self) -> str:
+        numbers = ", ".join(map(str, _failed_jobs))
+        return f"{len(_failed_jobs)} of the runs of this sweep failed, see their errors above: {numbers} (from 0)"
+
+
+def run_command(name: str) -> None:
+    """Compose `configs/NAME.yaml` with the command line, check it, and run `nmt.commands.NAME.main` on it.
+
+    `nmt.commands.checks.NAME` sees the settings before the command's module, and torch with it, is imported.
+
+    What the person or the machine can mend (a UserError, a configuration that does not compose, a full disk) ends
+    with one line on standard error and exit status 1; a usage error of Hydra's own with 2. In a sweep (-m) the other
+    jobs run all the same. NMT_TRACEBACK=1 shows the traceback instead.
+    """
+
+    def task(cfg: DictConfig) -> None:
+        try:
+            with errors_in_one_line(name):
+                settle(cfg, name, HydraConfig.get().overrides.task)
+                check: Callable[[DictConfig, Sequence[str]], None] = getattr(checks, name)
+                check(cfg, HydraConfig.get().overrides.task)
+                importlib.import_module(f"nmt.commands.{name}").main(cfg)
+        except SystemExit as end:
+            if end.code != 1 or HydraConfig.get().mode != RunMode.MULTIRUN:
+                raise
+            _failed_jobs.append(HydraConfig.get().job.num)
+            raise SweepError from None  # Hydra goes on with the next job, and raises it again at the end
+
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing; `explain` prints
+    with errors_in_one_line(name):
+        _use_utf8()
+        if name in ("train", "compare"):
+            outlive_reader()
+        if name == "train":
+            sys.argv[1:] = arguments_for_training(sys.argv[1:])
+        hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(task)()
+        sys.stdout.flush()
+
+
+def main() -> None:
+    """`nmt COMMAND …`: the same as `python scripts/COMMAND.py …`, for an installed package."""
+    if set(sys.argv[1:2]) & set(COMMANDS):
+        os.environ["NMT_COMMAND"] = sys.argv.pop(
+            1
+        )  # Lightning repeats the command line without it for each process
+    if "NMT_COMMAND" not in os.environ:
+        sys.exit(f"nmt: error: give a command: {', '.join(COMMANDS)} (nmt COMMAND --help)")
+    run_command(os.environ["NMT_COMMAND"])
+
+
+def _use_utf8() -> None:
+    """Texts go out as UTF-8, as they come in, whatever the terminal's own encoding. Raises UserError without output."""
+    if sys.stdout is None:
+        raise UserError("standard output is closed: give it a file or a pipe")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+
+
+@contextmanager
+def errors_in_one_line(config_name: str) -> Iterator[None]:
+    """Print what a user can mend and exit; anything else is a bug and keeps its traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read our output has gone, as in `| head`
+        _drop_output()
+        sys.exit(0)
+    except Exception as error:
+        if not can_be_mended(error) or os.environ.get("NMT_TRACEBACK"):
+            raise
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError as fault:  # Python would try again as it exits
+            _drop_output()
+            if isinstance(error, OSError) and error.filename is None:
+                error = WriteError("standard output", fault)
+        line = _printable(explain(error, config_name))
+        print(f"{Path(sys.argv[0]).name}: error: {line}", file=sys.stderr)
+        sys.exit(1)
+
+
+class _UnreadOutput(io.FileIO):
+    """Standard output that goes nowhere once its reader has gone, as after `| head`."""
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return len(data)
+
+
+def outlive_reader() -> None:
+    """Let the command go on when the reader of its output has gone: its results are files."""
+    ours = sys.stdout
+    if ours is sys.__stdout__ and ours is not None:  # a test's is no file
+        raw: Any = _UnreadOutput(ours.fileno(), "wb", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            raw if ours.write_through else io.BufferedWriter(raw),
+            encoding="utf-8",
+            errors=ours.errors,
+            line_buffering=ours.line_buffering,
+            write_through=ours.write_through,
+        )
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _printable(text: str) -> str:
+    """One line that a terminal shows as it is, whatever a file's names and texts hold."""
+    line = " ".join(text.split())
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+
+
+class LogFile(logging.FileHandler):
+    """A log beside the terminal's. Where it cannot be written that is said once, and the terminal has the rest.
+
+    It ends nothing: what it holds was shown, and what a full disk endangers ends the command by itself.
+    """
+
+    _said = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)  # which opens the file at the first message
+        except OSError:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._said:
+            self._said = True
+            line = _printable(str(WriteError(self.baseFilename, error)))
+            print(f"{Path(sys.argv[0]).name}: warning: {line}", file=sys.stderr)

@@ -1,0 +1,117 @@
+"""One line for each error that the person at the keyboard can mend."""
+
+import difflib
+import errno
+import io
+import re
+import sys
+import traceback
+from typing import Any
+
+from hydra.errors import HydraException, InstantiationException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from nmt.commands.composing import CONFIGS, compose, not_a_choice
+from nmt.errors import UserError, WriteError
+from nmt.settings import key_of
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
+_GROUP_FAULT = "Config group override must be"  # Hydra says it with a plain ValueError
+
+
+def can_be_mended(error: Exception) -> bool:
+    """Whether an error is about what the person gave or the machine refuses; anything else is a bug."""
+    if isinstance(error, UserError | HydraException | OmegaConfBaseException | OSError):
+        return True
+    return isinstance(error, ValueError) and str(error).startswith(_GROUP_FAULT)
+
+
+def explain(error: BaseException, config_name: str) -> str:
+    """One line for an error of configuration: what is wrong, the nearest key or the options there are."""
+    text = str(error)
+    if isinstance(error, OSError) and not isinstance(error, HydraException):
+        if error.errno in _NO_ROOM:
+            return str(WriteError(_file_of(error), error))
+        return ": ".join(str(part) for part in (error.filename, error.strerror or text) if part)
+    if isinstance(error, InstantiationException) and error.__cause__ is not None:
+        return f"{text.rpartition('full_key: ')[2]}: {error.__cause__}"
+    chain: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        chain.append(str(cause))
+        cause = cause.__cause__
+    if text.startswith(_GROUP_FAULT):
+        given = " ".join(each for each in sys.argv[1:] if (CONFIGS / key_of(each)).is_dir())
+        return not_a_choice(given)
+    unknown = re.search(r"Could not override '([^']+)'", text)
+    if unknown:
+        key = unknown.group(1).split("@")[0]
+        if (CONFIGS / key).is_dir():
+            return f"{key}= has no effect with what else is chosen: leave it out, or choose what uses it (--help)"
+        return f"unknown configuration key '{key}'{_nearest(key, config_name)}"
+    missing_option = re.search(
+        r"Could not find '([^']+)'\s+Available options in '([^']+)':((?:\n\t\S+)*)", text
+    )
+    if missing_option:
+        name, group, options = missing_option.groups()
+        return f"no such choice '{name}'; {group} is one of: {', '.join(sorted(options.split()))}"
+    reference = re.search(r"Interpolation key '([^']+)' not found\s+full_key: (\S+)", text)
+    if reference:
+        wanted, key = reference.groups()
+        return (
+            f"{key} takes its value from {wanted}, which what else is chosen has not got: the choice of "
+            f"{_group_of(key)} does not go with it; leave it out, or give {key}=VALUE"
+        )
+    mandatory = re.search(r"Missing mandatory value: (\S+)", " ".join(chain))
+    if mandatory:
+        return f"{mandatory.group(1)} is required: give {mandatory.group(1)}=VALUE"
+    lacking = re.search(r"(?:Key '[^']+' is not in struct|Missing key \S+)\s+full_key: (\S+)", text)
+    if lacking and (removals := [each for each in sys.argv[1:] if each.startswith("~")]):
+        return f"nothing gives {lacking.group(1)}, which is needed: leave out {' '.join(removals)}"
+    if isinstance(error, OverrideParseException) and "=" in error.override:
+        reason = " ".join(text.partition("\nSee ")[0].split())
+        hint = "quote a value with ~ = ( { , or a space in it, as in run='\"logs/lr=0.1\"'"
+        return f"{error.override} cannot be read ({reason}): {hint}, and write the folder of ~ out"
+    return " ".join(text.split())
+
+
+def _group_of(key: str) -> str:
+    """The config group that a key's node is a choice of: model.attention.size is of attention."""
+    names = key.split(".")[:-1]
+    return next((name for name in reversed(names) if (CONFIGS / name).is_dir()), names[0] if names else key)
+
+
+def _file_of(error: OSError) -> str:
+    """The file that could not be written: by the error's own word, else what was open where it was raised."""
+    if error.filename is not None:
+        return str(error.filename)
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        for value in frame.f_locals.values():
+            if isinstance(value, io.IOBase) and isinstance(name := getattr(value, "name", None), str):
+                return name
+    return "a file"
+
+
+def _nearest(key: str, config_name: str) -> str:
+    """`; did you mean 'model.hidden_size'?` for the nearest key that exists, else an empty string."""
+    known = sorted(_keys(compose(config_name, []))) + sorted(
+        path.name for path in CONFIGS.iterdir() if path.is_dir()
+    )
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    if not close:  # the right name under the wrong parent
+        close = [other for other in known if other.split(".")[-1] == key.split(".")[-1]][:1]
+    if close == [key]:
+        return " here: it belongs to another choice than those made"
+    return f"; did you mean '{close[0]}'?" if close else "; --help lists the keys"
+
+
+def _keys(config: Any, prefix: str = "") -> list[str]:
+    keys: list[str] = []
+    if isinstance(config, DictConfig):
+        for name in map(str, config):
+            key = f"{prefix}{name}"
+            keys.append(key)
+            if not OmegaConf.is_missing(config, name) and not OmegaConf.is_interpolation(config, name):
+                keys.extend(_keys(config[name], f"{key}."))
+    return keys

@@ -1,0 +1,49 @@
+"""The scores of a run: written to files, and as lines that a person reads."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from nmt import metrics
+from nmt.run.files import score_files, write_together
+from nmt.run.translation import Translation
+
+
+def write_scores(
+    directory: Path, split: str, scores: dict[str, Any], translations: list[Translation]
+) -> None:
+    """Write the `score_files` of a split."""
+    scores_file, hypotheses_file = score_files(directory, split)
+    text = "".join(f"{each.text}\n" for each in translations)
+    content = (
+        json.dumps({"split": split, **_training(directory, split), **scores}, indent=2, ensure_ascii=False)
+        + "\n"
+    )
+    write_together({hypotheses_file: text, scores_file: content})
+
+
+def _training(directory: Path, split: str) -> dict[str, Any]:
+    """What training cost, as the split's own file has it, else the test set's or, of a run without one, validation's:
+    scoring again does not measure it again and must not lose it."""
+    for each in (split, "test", "val"):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            file, _ = score_files(directory, each)
+            return {"training": json.loads(file.read_text("utf-8"))["training"]}
+    return {}
+
+
+def report(scores: dict[str, Any]) -> str:
+    """The scores as lines a person reads: `BLEU 35.1 ± 1.5  nrefs:1|…`."""
+    lines = []
+    for name, result in scores.items():
+        if isinstance(result, dict) and "signature" in result:
+            interval = "" if result["ci"] is None else f" ± {result['ci']:.2f}"
+            label = metrics.LABELS.get(name, name)
+            lines.append(f"{label:4} {result['score']:.2f}{interval}  {result['signature']}")
+    if "aer" in scores:
+        result = scores["aer"]
+        lines.append(
+            f"AER  {result['score']:.3f}  precision {result['precision']:.3f}  recall {result['recall']:.3f}"
+        )
+    return "\n".join(lines)

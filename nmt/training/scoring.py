@@ -1,0 +1,82 @@
+"""The scores at the end of a training run: measured, written, printed, and logged as hyper-parameters' results."""
+
+import contextlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from nmt.errors import UserError
+from nmt.run.building import instantiate
+from nmt.run.directory import Run
+from nmt.run.files import score_files
+from nmt.run.scores import report, write_scores
+from nmt.settings import flat
+
+
+def cost(steps: int, seconds: float, num_tokens: int) -> dict[str, Any]:
+    """What metrics.json says of a training, but for the size of the model."""
+    return {"seconds": seconds, "steps": steps, "tokens_per_second": num_tokens / max(seconds, 1e-9)}
+
+
+def score(
+    cfg: DictConfig, run_dir: Path, splits: dict[str, Any], *, device: str, training: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Write and print the scores on the test set, else the validation set: (split, scores).
+
+    They are those of the best checkpoint; of the last where the run ended before a validation.
+    """
+    split = "test" if "test" in splits else "val"
+    found = [name for name in ("best", "last") if (run_dir / "checkpoints" / f"{name}.ckpt").exists()]
+    if not found:
+        raise UserError(
+            f"{run_dir}: not one batch was trained, so that there is nothing to score: see what limits training, "
+            "trainer.max_epochs, max_steps, max_time or limit_train_batches"
+        )
+    checkpoint = found[0]
+    run = Run.load(run_dir, checkpoint=checkpoint, device=device)
+    scores, translations = run.score(
+        splits[split], scorers=instantiate(cfg.metrics), show_progress=True, **cfg.decoding
+    )
+    scores["training"] = {**training, "num_parameters": run.translator.num_parameters}
+    scores["decoding"], scores["checkpoint"] = OmegaConf.to_container(cfg.decoding, resolve=True), checkpoint
+    write_scores(run_dir, split, scores, translations)
+    print(f"{split} of {run_dir}\n{report(scores)}")
+    return split, scores
+
+
+def scores_after(run_dir: Path, step: int) -> Path | None:
+    """The file with the scores of a run that ended after `step`; None where there is none, or of an earlier end."""
+    for file in (score_files(run_dir, split)[0] for split in ("test", "val")):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            if json.loads(file.read_text("utf-8"))["training"]["steps"] == step:
+                return file
+    return None
+
+
+def log_hyperparameters(
+    loggers: Iterable[Any], resolved: dict[str, Any], split: str, scores: dict[str, Any], *, step: int
+) -> None:
+    """One row of TensorBoard's HPARAMS: what was chosen, and the final scores."""
+    chosen = {f"choice/{group}": name for group, name in resolved.get("choices", {}).items()} | {
+        key: value if isinstance(value, int | float | str | bool) else str(value)
+        for key, value in flat(resolved).items()
+        if key.split(".")[0]
+        in (
+            *("model", "wiring", "optimizer", "scheduler", "averaging"),
+            *("seed", "label_smoothing", "guided_alignment", "r_drop", "kernels"),
+        )
+        or key.startswith(("data.tokenizer.", "data.max_", "data.num_train"))
+        if not key.endswith(("_partial_", "_target_"))
+    }
+    final = {
+        f"{split}/{name}": result["score"]
+        for name, result in scores.items()
+        if isinstance(result, dict) and "score" in result
+    }
+    for logger in loggers:
+        if hasattr(logger.experiment, "add_image"):
+            logger.log_hyperparams(chosen, final, step=step)
+        logger.finalize("success")

@@ -1,0 +1,261 @@
+"""Training from a configuration: `train` for a new run, `resume_run` for one that was interrupted."""
+
+import contextlib
+import logging
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import hydra
+import lightning as L
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from omegaconf import DictConfig, OmegaConf
+
+from nmt import kernels
+from nmt.data.datamodule import make_datamodule
+from nmt.data.tokenizer import Tokenizer
+from nmt.environment import rank
+from nmt.errors import UserError
+from nmt.run.building import build_translator, reads_lowercase
+from nmt.run.data import read_splits, stored_data
+from nmt.run.files import load_config, write_atomically
+from nmt.settings import key_of
+from nmt.training import launch, resume
+from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, summarize
+from nmt.training.checks import check_lengths, check_monitors, check_numbers, check_parts, check_trainer
+from nmt.training.memory import is_out_of_memory
+from nmt.training.module import TranslationModule
+from nmt.training.scoring import cost, log_hyperparameters, score, scores_after
+from nmt.training.vocabulary import make_tokenizer
+
+log = logging.getLogger("train")
+
+# Groups whose options are written down with the run
+NAMED_GROUPS = [
+    "attention",
+    "averaging",
+    "content",
+    "data",
+    "model",
+    "normalizer",
+    "optimizer",
+    "scheduler",
+    "wiring",
+]
+
+# What the parts of this package rely on: batches are drawn anew in each epoch, and dealt to the ranks, by the data
+# module, and the first validation is one of a trained model.
+OF_EVERY_RUN = {
+    "reload_dataloaders_every_n_epochs": 1,
+    "use_distributed_sampler": False,
+    "num_sanity_val_steps": 0,
+}
+
+
+def train(
+    cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0, num_processes: int | None = None
+) -> dict[str, Any]:
+    """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
+
+    With a `checkpoint`, which was saved after `step` by `num_processes`, its run goes on. Of several processes rank 0
+    scores and returns the scores, the others nothing.
+    """
+    started = time.perf_counter()
+    check_numbers(cfg)
+    check_trainer(cfg.trainer, OF_EVERY_RUN)
+    run_dir = Path(cfg.run_dir)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    if checkpoint is None and rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
+        raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
+    L.seed_everything(cfg.seed, workers=True, verbose=False)
+    # A run of an earlier version has no such key.
+    averaging = [hydra.utils.instantiate(cfg.averaging)] if cfg.get("averaging") else []
+    trainer: L.Trainer = hydra.utils.instantiate(
+        cfg.trainer,
+        # What was logged after the checkpoint will be logged again.
+        logger=hydra.utils.instantiate(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
+        callbacks=[
+            callback
+            for callback in hydra.utils.instantiate(cfg.callbacks).values()
+            if cfg.trainer.enable_progress_bar or not isinstance(callback, ProgressBar)
+        ]
+        + averaging,
+        plugins=[AtomicCheckpointIO()],
+        default_root_dir=str(run_dir),
+        **OF_EVERY_RUN,
+    )
+    check_checkpoints(trainer, run_dir)
+    launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
+    if not trainer.is_global_zero:
+        logging.disable(logging.WARNING)  # rank 0 says it
+    with launch.first_rank_first(trainer):
+        splits = read_splits(cfg.data)
+        if checkpoint is None and trainer.is_global_zero:
+            tokenizer = make_tokenizer(cfg.data, splits["train"])
+            tokenizer.save(run_dir / "tokenizer")
+            if cfg.data.tokenizer.model is not None:  # how it was trained is not known here
+                cfg.data.tokenizer.update(
+                    model_type=None, character_coverage=None, vocab_size=tokenizer.src_vocab_size
+                )
+        else:
+            tokenizer = Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(cfg.data))
+        datamodule = make_datamodule(
+            cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
+        )
+    kernels.use(cfg.kernels)
+    translator = build_translator(cfg.model, tokenizer)
+    check_parts(cfg, translator, tokenizer)
+    check_monitors(
+        cfg,
+        [TranslationModule, *trainer.callbacks],  # type: ignore[attr-defined]
+        has_attention=translator.has_attention,
+        has_gold="alignment" in datamodule.val_text.column_names,
+    )
+    check_lengths(translator, datamodule.rows("val"))
+    log.info("%s with %s parameters", type(translator).__name__, f"{translator.num_parameters:,}")
+    module = TranslationModule(
+        translator,
+        optimizer=hydra.utils.instantiate(cfg.optimizer),
+        scheduler=hydra.utils.instantiate(cfg.scheduler),
+        label_smoothing=cfg.label_smoothing,
+        guided_alignment=cfg.guided_alignment,
+        r_drop=cfg.get("r_drop", 0.0),  # runs of earlier versions have none
+    )
+    # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
+    trainer.precision_plugin.convert_module(module)
+    resolved: Any = OmegaConf.to_container(cfg, resolve=True)
+    resolved.pop("resume", None)
+    resolved.setdefault("choices", _choices())
+    if trainer.is_global_zero:
+        write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
+    log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
+    try:
+        trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    except SystemExit as end:  # how Lightning answers an interrupt
+        raise KeyboardInterrupt from end
+    except Exception as error:
+        launch.end_children(trainer)
+        if isinstance(error, MisconfigurationException):
+            raise UserError(f"trainer: {error}") from error
+        if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
+            raise UserError(
+                f"trainer.val_check_interval={cfg.trainer.val_check_interval}: an epoch has only "
+                f"{trainer.num_training_batches:.0f} batches; give fewer, or trainer.check_val_every_n_epoch=null "
+                "beside it to count batches over epochs"
+            ) from error
+        if advice := launch.port_in_use(error):
+            raise UserError(advice) from error
+        if is_out_of_memory(error):
+            raise UserError(
+                f"memory ran out at step {trainer.global_step}, though the largest batch had fitted at the start: "
+                "see in TensorBoard whether train/memory grows, and what else runs here; "
+                f"go on with resume={run_dir}, or lower data.max_tokens={cfg.data.max_tokens} in a new run"
+            ) from error
+        if launch.has_lost_another(error):
+            reason = str(error).splitlines()[0]
+            raise UserError(f"another process of the run has ended, see its error ({reason})") from error
+        raise
+    launch.part()
+    if not trainer.is_global_zero:
+        return {}
+    print(summarize(trainer, module, run_dir))
+    training = cost(trainer.global_step, module.train_seconds, module.train_tokens)
+    device = str(trainer.strategy.root_device)  # Lightning has moved the module to the CPU
+    split, scores = score(cfg, run_dir, splits, device=device, training=training)
+    log_hyperparameters(trainer.loggers, resolved, split, scores, step=trainer.global_step)
+    return scores
+
+
+def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> None:
+    """Raise UserError where a run would not have the checkpoints by which it is scored and gone on with."""
+    kept = trainer.checkpoint_callback
+    if not isinstance(kept, Checkpoints):
+        raise UserError(
+            "callbacks.checkpoint is missing: without it a run could not be scored or gone on with"
+        )
+    if kept.directory.resolve() != (run_dir / "checkpoints").resolve():
+        raise UserError(
+            f"callbacks.checkpoint.directory={kept.directory}: a run has its checkpoints in {run_dir / 'checkpoints'}, "
+            "where all else looks for them: leave it out"
+        )
+
+
+def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
+    """Continue the run in the directory `cfg.resume`, with what the overrides change of its configuration."""
+    run_dir = Path(cfg.resume).resolve()
+    loaded: Any = OmegaConf.to_container(load_config(run_dir))
+    if not isinstance(loaded.get("run_dir"), str):
+        raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no run_dir")
+    stored = resume.moved(loaded, loaded["run_dir"], str(run_dir))
+    cfg.run_dir = str(run_dir)
+    keys = [key_of(override) for override in overrides]
+    wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
+    keys_given = [key for key in keys if key != "resume"]
+    config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]
+    resume.check_targets(config)
+    resume.check_places(config, run_dir, keys)
+    file, checkpoint = resume.load_checkpoint(run_dir)
+    for line in changes:
+        log.info(line)
+    if changes and resume.stretches_schedule(stored, config):
+        log.warning("the learning rate follows the schedule of the new end from here on")
+    step = checkpoint["global_step"]
+    resumed = OmegaConf.create(config)
+    if "data.cache_dir" not in keys:
+        resumed.data = stored_data(resumed.data)
+    reason = resume.finished(checkpoint, config)
+    if reason is None:
+        log.info("going on from %s, step %d", file, step)
+        train(resumed, checkpoint=file, step=step, num_processes=len(checkpoint["random"]))
+    elif rank() > 0:
+        return
+    elif scored := scores_after(run_dir, step):
+        if idle := [line for line in changes if line.startswith(("decoding.", "metrics."))]:
+            raise UserError(
+                f"{run_dir} has finished ({reason}), and its scores are in {scored.name}: {'; '.join(idle)} would "
+                "change nothing. evaluate.py scores it with other settings"
+            )
+        print(
+            f"{run_dir} has finished ({reason}); its scores are in {scored.name}, its best checkpoint is best.ckpt"
+        )
+    else:
+        print(f"{run_dir} has finished ({reason}); scoring it")
+        kernels.use(resumed.kernels)
+        training: dict[str, Any] = {"steps": step}
+        with contextlib.suppress(LookupError, TypeError):  # a record of another version, or damaged
+            record = checkpoint["training"]
+            training = cost(step, record["train_seconds"], record["train_tokens"])
+        split, scores = score(resumed, run_dir, read_splits(resumed.data), device="auto", training=training)
+        log_hyperparameters([hydra.utils.instantiate(resumed.logger)], config, split, scores, step=step)
+
+
+def is_sweep() -> bool:
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+
+
+def _choices() -> dict[str, str]:
+    """The option chosen from each group that has one; nothing where Hydra did not start the run."""
+    if not HydraConfig.initialized():
+        return {}
+    choices = HydraConfig.get().runtime.choices
+    return {
+        group.split("@")[0]: str(choices[group])
+        for group in sorted(choices)
+        if group.split("/")[0].split("@")[0] in NAMED_GROUPS and choices[group] is not None
+    }
+
+
+def quieten() -> None:
+    """Leave out what libraries say of themselves at each start."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
+    warnings.filterwarnings("ignore", ".*does not have many workers")
+    # What is logged without is the same on every rank already.
+    warnings.filterwarnings("ignore", ".*sync_dist=True")
+    # Callbacks may change in a run that goes on.
+    warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks used to create")
+    # It looks for the position in the loader; the data module's sampler has it.
+    warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch")

@@ -1,0 +1,54 @@
+"""The tokenizer of a training run: a given SentencePiece model, or one trained on the training text."""
+
+import hashlib
+from typing import Any
+
+from datasets import Dataset
+from omegaconf import DictConfig
+
+from nmt.data import pairs
+from nmt.data.cache import cached_tokenizer
+from nmt.data.streaming import TextStream
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
+from nmt.run.building import reads_lowercase
+
+
+def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer:
+    """What a `data` node says: the given SentencePiece model or models, else one trained on the training text.
+
+    At most `tokenizer.max_pairs` of its pairs are looked at: evenly drawn, or the first of each file of a stream.
+    The same pairs and settings are trained on once, but for a stream's.
+    """
+    settings, lowercase = config.tokenizer, reads_lowercase(config)
+    if settings.model is not None:
+        files = [settings.model] if isinstance(settings.model, str) else list(settings.model)
+        if len(files) > 2:
+            raise UserError(
+                f"data.tokenizer.model has {len(files)} files: give one, or [SOURCE_FILE, TARGET_FILE]"
+            )
+        if settings.joint != (len(files) == 1):
+            said, sides = str(settings.joint).lower(), "both sides" if len(files) == 1 else "one side each"
+            raise UserError(
+                f"data.tokenizer.joint={said}: the models given are of {sides}: give "
+                f"data.tokenizer.joint={str(not settings.joint).lower()}"
+            )
+        return Tokenizer.from_models(*files, lowercase=lowercase)
+    if settings.max_pairs < 1:
+        raise UserError(f"data.tokenizer.max_pairs={settings.max_pairs}: give at least 1")
+    keywords: Any = {
+        name: settings[name] for name in ("model_type", "joint", "vocab_size", "character_coverage")
+    }
+    if lowercase:  # else the key of a cache is as it was
+        keywords["lowercase"] = True
+    if isinstance(train, TextStream):
+        src = (row[0] for row in train.first_pairs(settings.max_pairs))
+        tgt = (row[1] for row in train.first_pairs(settings.max_pairs))
+        return Tokenizer.train(src, tgt, **keywords)
+    some = pairs.sample(train, settings.max_pairs)
+    return cached_tokenizer(
+        lambda: Tokenizer.train(pairs.texts(some, "src"), pairs.texts(some, "tgt"), **keywords),
+        key=hashlib.sha256(repr((some._fingerprint, sorted(keywords.items()))).encode()).hexdigest(),
+        cache_dir=config.cache_dir,
+        lowercase=lowercase,
+    )
