@@ -25,8 +25,9 @@ from nmt.models.base import Translator
 ALLOWED_TARGETS = (
     "nmt.models.",
     "nmt.attention.",
+    "nmt.decoders.",
+    "nmt.layers.",
     "nmt.data.corpus.read_",
-    "nmt.attention.masks.masked_",
     "nmt.metrics.",
 )
 

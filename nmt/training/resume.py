@@ -49,7 +49,7 @@ CHANGEABLE = (
 FIXED = ("callbacks.score.bleu", "callbacks.score.bleu.*", "callbacks.score.chrf", "callbacks.score.chrf.*")
 # One name after the module: a longer path could walk through a module's imports to anything there is.
 TARGETS = re.compile(
-    r"torch\.optim\.\w+|nmt\.schedules\.\w+|nmt\.callbacks\.\w+|nmt\.metrics\.\w+|lightning\.Trainer"
+    r"torch\.optim\.\w+|nmt\.training\.schedules\.\w+|nmt\.training\.callbacks\.\w+|nmt\.metrics\.\w+|lightning\.Trainer"
     r"|lightning\.pytorch\.(callbacks|loggers)\.\w+"
 )
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
