@@ -57,6 +57,7 @@ from nmt.training.callbacks import (
 )
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
+from nmt.training.precision import warn_of_slow_precision
 
 log = logging.getLogger("train")
 
@@ -118,6 +119,7 @@ def train(
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
     if not trainer.is_global_zero:
         logging.disable(logging.WARNING)  # rank 0 says it
+    warn_of_slow_precision(trainer)
     with launch.first_rank_first(trainer):
         splits = read_splits(cfg.data)
         if checkpoint is None and trainer.is_global_zero:

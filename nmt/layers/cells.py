@@ -130,11 +130,10 @@ class LSTMLayer(nn.LSTM):
 def has_lstm(dtype: torch.dtype) -> bool:
     """Whether autocast to dtype has an LSTM on this CPU: oneDNN needs AVX-512 for one in bfloat16."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", dtype):
-        zeros, weight = torch.zeros(1, 1, 1), torch.zeros(4, 1, requires_grad=True)
+        zeros = torch.zeros(1, 1, 1, dtype=torch.float32)
+        weight = zeros.new_zeros(4, 1).requires_grad_()
         try:
-            outputs, *_ = torch.lstm(
-                zeros, (zeros, zeros), [weight, weight], False, 1, 0.0, True, False, True
-            )
+            outputs, *_ = torch.lstm(zeros, (zeros,) * 2, [weight] * 2, False, 1, 0.0, True, False, True)
             torch.autograd.grad(outputs.sum(), weight)
         except RuntimeError:
             return False
