@@ -25,7 +25,15 @@ from nmt.commands import CONFIGS, command, settle
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.run import build_translator, check_folders, make_tokenizer, quantise, read_splits, write_atomically
+from nmt.run import (
+    build,
+    build_translator,
+    check_folders,
+    make_tokenizer,
+    quantise,
+    read_splits,
+    write_atomically,
+)
 from nmt.settings import key_of
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
@@ -114,7 +122,7 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
     torch.manual_seed(cfg.seed)
     module = TranslationModule(
         build_translator(cfg.model, tokenizer),
-        optimizer=hydra.utils.instantiate(cfg.optimizer),
+        optimizer=build(cfg.optimizer),
         scheduler=partial(constant, warmup_steps=0),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=0.0,

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import hydra
 import lightning as L
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -27,6 +26,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
 from nmt.run import (
     Run,
+    build,
     build_translator,
     check_lengths,
     check_monitors,
@@ -100,14 +100,14 @@ def train(
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
     # A run of an earlier version has no such key.
-    averaging = [hydra.utils.instantiate(cfg.averaging)] if cfg.get("averaging") else []
-    trainer: L.Trainer = hydra.utils.instantiate(
+    averaging = [build(cfg.averaging)] if cfg.get("averaging") else []
+    trainer: L.Trainer = build(
         cfg.trainer,
         # What was logged after the checkpoint will be logged again.
-        logger=hydra.utils.instantiate(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
+        logger=build(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
         callbacks=[
             callback
-            for callback in hydra.utils.instantiate(cfg.callbacks).values()
+            for callback in build(cfg.callbacks).values()
             if cfg.trainer.enable_progress_bar or not isinstance(callback, ProgressBar)
         ]
         + averaging,
@@ -147,8 +147,8 @@ def train(
     log.info("%s with %s parameters", type(translator).__name__, f"{translator.num_parameters:,}")
     module = TranslationModule(
         translator,
-        optimizer=hydra.utils.instantiate(cfg.optimizer),
-        scheduler=hydra.utils.instantiate(cfg.scheduler),
+        optimizer=build(cfg.optimizer),
+        scheduler=build(cfg.scheduler),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
         r_drop=cfg.get("r_drop", 0.0),  # runs of earlier versions have none
@@ -289,7 +289,7 @@ def go_on(cfg: DictConfig, overrides: list[str]) -> None:
             record = checkpoint["training"]
             training = cost(step, record["train_seconds"], record["train_tokens"])
         split, scores = score(resumed, run_dir, read_splits(resumed.data), device="auto", training=training)
-        log_hyperparameters([hydra.utils.instantiate(resumed.logger)], config, split, scores, step=step)
+        log_hyperparameters([build(resumed.logger)], config, split, scores, step=step)
 
 
 def scores_after(run_dir: Path, step: int) -> Path | None:

@@ -8,6 +8,7 @@ are loaded as weights only.
 
 from nmt.run.building import (
     ALLOWED_TARGETS,
+    build,
     build_translator,
     instantiate,
     make_scorers,
@@ -47,6 +48,7 @@ __all__ = [
     "ALLOWED_TARGETS",
     "Run",
     "Translation",
+    "build",
     "build_translator",
     "check_case",
     "check_decoding",
