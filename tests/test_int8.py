@@ -37,7 +37,7 @@ CASES = {
 
 
 def rounding_error() -> float:
-    """The error of a product relative to one with exact inputs: weights have 127 levels, inputs 127 or 63 by the CPU."""
+    """The error of products of rounded weights and inputs, relative to that of rounding the weights alone."""
     return math.hypot(1, 127 / int8.input_levels())
 
 
