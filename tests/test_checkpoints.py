@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
 from nmt.errors import UserError
-from nmt.run import build
+from nmt.run.building import build
 from nmt.training.callbacks import Checkpoints
 from nmt.training.callbacks.checkpoints import check_plain
 from tests.test_module import make_module
