@@ -11,13 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.decoding import beam_search, force_decode, greedy_search
+from nmt.decoding import force_decode
 from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
 from nmt.models.base import select
 from nmt.models.transformer import LearnedPositions, SinusoidalPositions, TransformerTranslator
 from nmt.run.building import build_translator
 from nmt.training.losses import cross_entropy
+from tests.searches import beam_search, greedy_search
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 PAD, BOS, EOS = 0, 1, 2

@@ -19,7 +19,7 @@ from nmt.data.cache import cached_dataset
 from nmt.data.readers import Files, Languages, Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
-from nmt.settings import SPLITS
+from nmt.settings import SPLITS, Count, Whole
 
 _READER_VERSION = 2  # raise it when the same files give other rows
 _LONG_BYTES = 20_000_000  # from here on, a terminal shows progress
@@ -33,7 +33,7 @@ def read_files(
     tgt_lang: str,
     cache_dir: str | Path,
     columns: Sequence[str] | None = None,
-    streaming: int | None = None,
+    streaming: Count | None = None,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Any]:
     """The splits that the folder `path` holds: train; val (or valid, validation, dev); test.
@@ -63,8 +63,6 @@ def read_files(
             raise readers.missing(directory, splits[0], languages)
     except OSError as error:
         raise UserError(f"{directory}: cannot list it ({error.strerror})") from error
-    if streaming is not None and (type(streaming) is not int or streaming < 1):
-        raise UserError(f"data.streaming={streaming}: give the number of batches of an epoch, or null")
     there = {split: files for split, files in found.items() if files is not None}
     result: dict[str, Any] = {
         split: TextStream(files, languages)
@@ -95,11 +93,11 @@ def read_grammar(
     src_lang: str,
     tgt_lang: str,
     cache_dir: str | Path,
-    num_train: int,
-    num_val: int,
-    num_test: int,
-    max_words: int,
-    seed: int,
+    num_train: Count,
+    num_val: Count,
+    num_test: Count,
+    max_words: Count,
+    seed: Whole,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Dataset]:
     """The built-in English–Vietnamese corpus with its gold alignments, in either direction.
@@ -133,7 +131,7 @@ def read_hub(
     src_lang: str,
     tgt_lang: str,
     cache_dir: str | Path,
-    streaming: int | None = None,
+    streaming: Count | None = None,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Any]:
     """The splits of the Hub's data set `name`, or of a local copy of its files at `path`.
@@ -242,12 +240,12 @@ def read_grammar_task(
     src_lang: str,
     tgt_lang: str,
     cache_dir: str | Path,
-    num_train: int,
-    num_val: int,
-    num_test: int,
-    min_words: int,
-    max_words: int,
-    seed: int,
+    num_train: Count,
+    num_val: Count,
+    num_test: Count,
+    min_words: Count,
+    max_words: Count,
+    seed: Whole,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Dataset]:
     """Sentences of the built-in corpus with what their derivation tells of them.
@@ -286,10 +284,6 @@ def _from_grammar(
     splits: Sequence[str],
 ) -> dict[str, Dataset]:
     """The grammar's pairs as rows, generated for all splits where one of them is not cached."""
-    for key, value in settings.items():
-        least = 0 if key == "seed" else 1
-        if not isinstance(value, int) or value < least:
-            raise UserError(f"data.{key}={value}: give a whole number of at least {least}")
     generated = functools.cache(lambda: grammar.corpus(**settings))
 
     def rows(split: str) -> Iterator[Row]:

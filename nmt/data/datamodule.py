@@ -165,8 +165,7 @@ class TranslationDataModule(L.LightningDataModule):
         return pairs.digest(self.val_text)
 
     def _check_validation(self, state_dict: dict[str, Any]) -> None:
-        # A run of an earlier version has none.
-        if state_dict.get("validation", self._validation) != self._validation:
+        if state_dict["validation"] != self._validation:
             raise UserError(_OTHER_VALIDATION)
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -271,10 +270,10 @@ class StreamingDataModule(TranslationDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         place = dict(state_dict)
         text = self.stream.text.digest
-        if place.pop("text", text) != text:  # a run of an earlier version has none
+        if place.pop("text") != text:
             raise UserError(_OTHER_TEXT)
         self._check_validation(place)
-        place.pop("validation", None)
+        place.pop("validation")
         self.stream.place = Place(**place)
 
 
@@ -340,8 +339,6 @@ def make_datamodule(
         if buffer_pairs is not None:
             raise UserError(f"data.buffer_pairs={buffer_pairs} is for a stream: set data.streaming too")
         return TranslationDataModule(splits, tokenizer, **keywords)
-    if buffer_pairs is not None and buffer_pairs < 1:
-        raise UserError(f"data.buffer_pairs={buffer_pairs}: give at least 1")
     return StreamingDataModule(
         splits, tokenizer, epoch_batches=epoch_batches, buffer_pairs=buffer_pairs or 100_000, **keywords
     )
