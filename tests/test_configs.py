@@ -258,7 +258,7 @@ def test_a_value_of_another_kind_than_its_default_is_refused(case):
         ["attention=coverage", "model.attention.max_fertility=3"],
         ["attention=coverage_fertility", "model.attention.max_fertility=null"],
         ["model.attention=null", "optimizer.betas=[0.9,1]", "seed=4294967295"],
-        ["experiment=bible_grc_en", "data.columns=null", "data.buffer_pairs=50", "data.streaming=9"],
+        ["experiment=bible_grc_en", "data.path=x", "data.columns=null", "data.buffer_pairs=50", "data.streaming=9"],
     ],
     ids=lambda overrides: overrides[0],
 )  # fmt: skip
