@@ -93,7 +93,7 @@ def test_the_other_commands_compose(name):
 @pytest.mark.parametrize("wiring", ["its own", *WIRINGS])
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_every_attention_builds_and_takes_a_training_step(attention, wiring):
-    overrides = [f"attention={attention}", "model.hidden_size=8", "model.embedding_size=6"]
+    overrides = [f"attention={attention}", "encoder.size=8", "decoder.size=8", "model.size=6"]
     if attention == "none" and wiring == "conditional":
         pytest.skip("refused: test_gru.py")
     if wiring != "its own":
@@ -219,9 +219,9 @@ def test_a_value_of_another_kind_than_its_default_is_refused(case):
         ["trainer.limit_train_batches=null", "trainer.limit_val_batches=3", "trainer.val_check_interval=null"],
         ["trainer.check_val_every_n_epoch=null", "trainer.val_check_interval=50", "trainer.devices=auto"],
         ["callbacks.checkpoint.every_n_minutes=null", "callbacks.alignments.layer=1", "~callbacks.early_stopping"],
-        ["model.encoder.output_size=null", "model.readout_size=null", "optimizer.fused=null", "optimizer.lr=1"],
-        ["attention=coverage", "model.attention.max_fertility=3"],
-        ["attention=coverage_fertility", "model.attention.max_fertility=null"],
+        ["encoder.output_size=null", "decoder.readout_size=null", "optimizer.fused=null", "optimizer.lr=1"],
+        ["attention=coverage", "attention.max_fertility=3"],
+        ["attention=coverage_fertility", "attention.max_fertility=null"],
         ["model.attention=null", "optimizer.betas=[0.9,1]", "seed=4294967295", "+optimizer.foo=null"],
         ["experiment=bible_grc_en", "data.columns=null", "data.buffer_pairs=50", "data.streaming=9"],
     ],

@@ -14,10 +14,11 @@ from torch import nn
 from nmt.decoding import beam_search, force_decode, greedy_search
 from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
-from nmt.models.base import select
-from nmt.models.transformer import LearnedPositions, SinusoidalPositions, TransformerTranslator
+from nmt.layers.positions import LearnedPositions, SinusoidalPositions
+from nmt.models import EncoderDecoder, select
 from nmt.run.building import build_translator
 from nmt.training.losses import cross_entropy
+from tests.translators import transformer_translator
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 PAD, BOS, EOS = 0, 1, 2
@@ -25,7 +26,7 @@ V, H, F, HEADS, L = 11, 8, 20, 2, 3
 LENGTHS = [5, 2, 4]
 B, S, T, K = 3, 5, 4, 3  # K hypotheses a sentence
 
-NORMS = ("encoder_norm", "decoder_norm")
+NORMS = ("encoder.norm", "decoder.norm")
 POSITIONS = {"sinusoidal": SinusoidalPositions, "learned": partial(LearnedPositions, max_length=6)}
 SETTINGS = [
     {"pre_norm": pre_norm, "positions": POSITIONS[positions]}
@@ -36,7 +37,7 @@ every_setting = pytest.mark.parametrize(
 )
 
 
-def fresh(**changes) -> TransformerTranslator:
+def fresh(**changes) -> EncoderDecoder:
     """A small translator as it starts."""
     options = {
         "src_vocab_size": V + 2,
@@ -61,10 +62,10 @@ def fresh(**changes) -> TransformerTranslator:
         "gradient_checkpointing": False,
         "positions": SinusoidalPositions,
     }
-    return TransformerTranslator(**(options | changes))
+    return transformer_translator(**(options | changes))
 
 
-def build(**changes) -> TransformerTranslator:
+def build(**changes) -> EncoderDecoder:
     """One in float64, every parameter (biases, norms and the padding's embedding too) random."""
     model = fresh(**changes).double().eval()
     with torch.no_grad():
@@ -137,21 +138,21 @@ def test_stacks_are_those_of_torch_nn(pre_norm):
     for name, norm in norms.items():
         norm.load_state_dict(model.get_submodule(name).state_dict())
     with torch.no_grad():
-        for ours, theirs in ((model.encoder, encoder), (model.decoder, decoder)):
+        for ours, theirs in ((model.encoder.layers, encoder), (model.decoder.layers, decoder)):
             for number, layer in enumerate(ours):
                 for name, parameter in layer.named_parameters():
                     other, rows = torchs_name(name, theirs is decoder)
                     theirs[number].get_parameter(other)[rows] = parameter
 
-    x = sinusoids(math.sqrt(H) * model.src_embedding(src))
+    x = sinusoids(math.sqrt(H) * model.encoder.embedding(src))
     for layer in encoder:
         x = layer(x, src_key_padding_mask=~mask)  # theirs is True where padded
-    states = norms["encoder_norm"](x)
-    x = sinusoids(math.sqrt(H) * model.tgt_embedding(tgt_in))
+    states = norms["encoder.norm"](x)
+    x = sinusoids(math.sqrt(H) * model.decoder.embedding(tgt_in))
     future = torch.ones(T, T, dtype=torch.bool).triu(1)
     for layer in decoder:
         x = layer(x, states, tgt_mask=future, memory_key_padding_mask=~mask)
-    expected = model.output(norms["decoder_norm"](x))
+    expected = model.output(norms["decoder.norm"](x))
 
     memory = model.encode(src, mask)
     logits, _ = model(memory, tgt_in)
@@ -226,8 +227,8 @@ def test_weights_are_those_of_torch_nn():
     attentions = model.attentions(src, mask, tgt_in)
     assert attentions.cross.shape == (B, L, HEADS, T, S)
     for weights, stack, ids, embedding in (
-        (attentions.encoder_self, model.encoder, src, model.src_embedding),
-        (attentions.decoder_self, model.decoder, tgt_in, model.tgt_embedding),
+        (attentions.encoder_self, model.encoder, src, model.encoder.embedding),
+        (attentions.decoder_self, model.decoder, tgt_in, model.decoder.embedding),
     ):
         projection = stack[0].self_attention.projection
         reference = nn.MultiheadAttention(H, HEADS, batch_first=True, dtype=torch.float64)
@@ -331,13 +332,13 @@ def test_a_dropped_word_keeps_its_position():
 
 def test_parameters_start_as_documented():
     model = fresh(size=64, num_heads=4, tie_output=True)
-    assert model.output.weight is model.tgt_embedding.weight
-    assert model.src_embedding is not model.tgt_embedding
-    assert not model.src_embedding.weight[PAD].any()
-    assert abs(model.src_embedding.weight[3:].std() * 8 - 1) < 0.1
+    assert model.output.weight is model.decoder.embedding.weight
+    assert model.encoder.embedding is not model.decoder.embedding
+    assert not model.encoder.embedding.weight[PAD].any()
+    assert abs(model.encoder.embedding.weight[3:].std() * 8 - 1) < 0.1
     bound = math.sqrt(6 / (64 + 64))  # of each part by itself, not of the fused matrix
     for name, parts in (("self_attention.projection", 3), ("cross_attention.states_projection", 2)):
-        for part in model.decoder[0].get_submodule(name).weight.chunk(parts):
+        for part in model.decoder.layers[0].get_submodule(name).weight.chunk(parts):
             assert 0.95 * bound < part.abs().max() <= bound
     assert not any(p.any() for name, p in model.named_parameters() if name.endswith("bias"))
 
@@ -485,16 +486,16 @@ def compose(*overrides: str):
     "overrides",
     [
         [],
-        ["model.pre_norm=false", "positions=learned", "positions.max_length=9"],
+        ["encoder.pre_norm=false", "decoder.pre_norm=false", "positions=learned", "positions.max_length=9"],
     ],
     ids=["default", "post-learned"],
 )
 def test_the_configuration_builds_and_takes_a_training_step(overrides):
-    cfg = compose("model.size=16", "model.feedforward_size=32", *overrides)
+    cfg = compose("model.size=16", "encoder.feedforward_size=32", "decoder.feedforward_size=32", *overrides)
     assert "attention" not in cfg.model
     assert "wiring" not in cfg
     model = build_translator(cfg.model, VOCABULARY)
-    assert model.src_embedding.weight is model.output.weight
+    assert model.encoder.embedding.weight is model.output.weight
     src, tgt_in = torch.randint(4, 20, (3, 5)), torch.randint(4, 20, (3, 4))
     logits, _ = model(model.encode(src, src != 0), tgt_in)
     cross_entropy(logits, tgt_in, pad_id=0, label_smoothing=0.1).smoothed.backward()
