@@ -1,9 +1,9 @@
 """Linear maps in bytes: against whole numbers in NumPy, against the layers they stand for, and in whole translators."""
 
 import json
+import math
 import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import hydra
@@ -38,6 +38,11 @@ CASES = {
 }
 
 
+def rounding_error() -> float:
+    """The error of products of rounded weights and inputs, relative to that of rounding the weights alone."""
+    return math.hypot(1, 127 / int8.input_levels())
+
+
 def in_whole_numbers(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, levels: int) -> np.ndarray:
     """The definition, row by row: bytes, sums of their products, scales. x [N, I], weight [O, I], bias [O]."""
 
@@ -59,6 +64,8 @@ def in_whole_numbers(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, levels
 @pytest.mark.parametrize("levels", [127, 63])
 @pytest.mark.parametrize("rows", [1, 9, 33])
 def test_a_product_is_that_of_whole_numbers(monkeypatch, levels, rows):
+    if levels > int8.input_levels():
+        pytest.skip(f"sums of {levels} levels saturate on this CPU, which rounds to {int8.input_levels()}")
     monkeypatch.setattr(int8, "input_levels", lambda: levels)
     x, weight, bias = torch.randn(rows, 37) * 3, torch.randn(21, 37), torch.randn(21)
     y = int8.Int8Linear(weight, bias)(x)
@@ -66,20 +73,10 @@ def test_a_product_is_that_of_whole_numbers(monkeypatch, levels, rows):
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_extreme_bytes_do_not_saturate_on_older_processors_either():
-    """There sums of two products have 16 bits: oneDNN is held to what such a processor can do."""
-    program = (
-        "import torch; from nmt.kernels import int8; x = torch.ones(2, 512); x[1] = -1\n"
-        "torch.testing.assert_close(int8.Int8Linear(x, None)(x), x @ x.t())"
-    )
-    environment = {
-        **os.environ,
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
-    }
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment, timeout=300)
-    assert done.returncode == 0, done.stderr.decode()
+@pytest.mark.skipif("ONEDNN_MAX_CPU_ISA" not in os.environ, reason="no older CPU is emulated")
+def test_an_older_cpu_without_vnni_rounds_to_63_levels():
+    """Under `make test-avx2` and `make test-avx512`: the emulation is obeyed."""
+    assert int8.input_levels() == 63
 
 
 def test_extreme_bytes_do_not_saturate():
@@ -97,7 +94,7 @@ def test_the_error_is_within_half_a_scale_of_each_factor():
     most = sx / 2 * weight.double().abs().sum(dim=1) + x.double().abs().sum(dim=1, keepdim=True) * sw.t() / 2
     error = (int8.Int8Linear(weight, bias)(x) - exact).abs()
     assert (error <= most + 64 * sx * sw.t() / 4 + 1e-4).all()
-    assert error.norm() < 0.015 * exact.norm()
+    assert error.norm() < 0.0075 * rounding_error() * exact.norm()
 
 
 def test_a_row_does_not_depend_on_those_beside_it():
@@ -135,9 +132,10 @@ def test_a_recurrent_layer_is_near_that_of_torch(cell, steps):
     exact, last = layer.run(inputs, state)
     found, after = model[0].run(inputs, state)
     assert model[0].num_states == layer.num_states
-    torch.testing.assert_close(found, exact, atol=0.02, rtol=0)
+    near = partial(torch.testing.assert_close, atol=0.015 * rounding_error(), rtol=0)
+    near(found, exact)
     for ours, theirs in zip(after, last, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=0.02, rtol=0)
+        near(ours, theirs)
     assert torch.equal(found[:, -1], after[0])
 
 
@@ -179,7 +177,7 @@ def test_logits_are_near_those_of_the_same_run(run_dir):
         memory = run.translator.encode(src, src != run.tokenizer.pad_id)
         logits.append(run.translator.forward(memory, tgt).logits)
     error = (logits[1] - logits[0]).norm() / logits[0].norm()
-    assert 0 < error < 0.03
+    assert 0 < error < 0.015 * rounding_error()
     assert [each.source for each in found.translate(SOURCES)] == SOURCES
 
 

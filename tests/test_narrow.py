@@ -12,7 +12,8 @@ from nmt.attention import DotAttention, PredictiveLocalAttention
 from nmt.attention.masks import masked_softmax
 from nmt.decoding import beam_search, force_decode
 from nmt.kernels.packed import map_of
-from nmt.layers.cells import GRULayer
+from nmt.layers import cells
+from nmt.layers.cells import GRULayer, LSTMLayer
 from nmt.training.losses import output_loss, output_r_drop
 from tests.test_gru import BOS, EOS, PAD, build, every_case, sources, targets
 
@@ -103,6 +104,29 @@ def test_a_layer():
 
     fast, plain = compared(results)
     assert fast < 1.2 * plain
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("has_one", [False, None], ids=["without", "this"])
+def test_an_lstm_is_in_the_narrow_type_where_the_cpu_has_one_else_in_float32(monkeypatch, dtype, has_one):
+    if has_one is not None:
+        monkeypatch.setattr("nmt.layers.cells.has_lstm", lambda dtype: has_one)
+    layer = LSTMLayer(input_size=24, hidden_size=32)
+    inputs, state = torch.randn(8, 9, 24, requires_grad=True), (torch.randn(8, 32), torch.randn(8, 32))
+
+    def results():
+        outputs, (last, cell) = layer.run(inputs, state)
+        loss = outputs.float().sin().sum() + last.float().square().sum() + cell.float().sum()
+        return [outputs, last, cell, *torch.autograd.grad(loss, [inputs, *layer.parameters()])]
+
+    exact = results()
+    with torch.autocast("cpu", dtype):
+        found = results()
+    if cells.has_lstm(dtype):
+        assert found[0].dtype == dtype
+        assert distance(found, exact) < 0.01
+    else:
+        assert all(torch.equal(*pair) for pair in zip(found, exact, strict=True))
 
 
 @every_case

@@ -26,7 +26,7 @@ from nmt.commands.overrides import settle
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.run.building import build_translator, quantise
+from nmt.run.building import build, build_translator, quantise
 from nmt.run.data import read_splits
 from nmt.run.files import check_folders, write_atomically
 from nmt.settings import key_of
@@ -118,7 +118,7 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
     torch.manual_seed(cfg.seed)
     module = TranslationModule(
         build_translator(cfg.model, tokenizer),
-        optimizer=hydra.utils.instantiate(cfg.optimizer),
+        optimizer=build(cfg.optimizer),
         scheduler=partial(constant, warmup_steps=0),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=0.0,

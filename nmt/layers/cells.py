@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import torch
@@ -99,7 +100,10 @@ class LayerNormGRULayer(nn.Module):
 
 
 class LSTMLayer(nn.LSTM):
-    """One long short-term memory layer (Hochreiter & Schmidhuber 1997, with forget gates)."""
+    """One long short-term memory layer (Hochreiter & Schmidhuber 1997, with forget gates).
+
+    Under autocast on a CPU that has no LSTM in the narrow type, it computes in the type of its weights.
+    """
 
     num_states = 2
 
@@ -109,9 +113,31 @@ class LSTMLayer(nn.LSTM):
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
+        narrow = inputs.is_cpu and torch.is_autocast_enabled("cpu")
+        if narrow and not has_lstm(torch.get_autocast_dtype("cpu")):
+            own = self.all_weights[0][0].dtype
+            with torch.autocast("cpu", enabled=False):
+                return self._run(inputs.to(own), tuple(part.to(own) for part in state))
+        return self._run(inputs, state)
+
+    def _run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         hidden, cell = (part.unsqueeze(0).contiguous() for part in state)
         outputs, (hidden, cell) = self(inputs, (hidden, cell))
         return outputs, (hidden.squeeze(0), cell.squeeze(0))
+
+
+@cache
+def has_lstm(dtype: torch.dtype) -> bool:
+    """Whether autocast to dtype has an LSTM on this CPU: oneDNN needs AVX-512 for one in bfloat16."""
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", dtype):
+        zeros = torch.zeros(1, 1, 1, dtype=torch.float32)
+        weight = zeros.new_zeros(4, 1).requires_grad_()
+        try:
+            outputs, *_ = torch.lstm(zeros, (zeros,) * 2, [weight] * 2, False, 1, 0.0, True, False, True)
+            torch.autograd.grad(outputs.sum(), weight)
+        except RuntimeError:
+            return False
+    return True
 
 
 class RecurrentStack(nn.Module):

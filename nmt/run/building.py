@@ -25,11 +25,16 @@ ALLOWED_TARGETS = (
 )
 
 
+def build(config: DictConfig, **keywords: Any) -> Any:
+    """Build what `config` names. Its lists and dicts are plain ones, which a checkpoint can hold."""
+    return hydra.utils.instantiate(config, _convert_="all", **keywords)
+
+
 def instantiate(config: DictConfig, **keywords: Any) -> Any:
-    """Build what `config` names, if it is allowed; a fault in the settings is a UserError of one line."""
+    """`build` what `config` names, if it is allowed; a fault in the settings is a UserError of one line."""
     _check_targets(config)
     try:
-        return hydra.utils.instantiate(config, **keywords)
+        return build(config, **keywords)
     except InstantiationException as error:
         cause = error.__cause__
         if isinstance(cause, ValueError):
@@ -103,4 +108,4 @@ def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:
     told: Any = deepcopy(config)
     # What the scorers' own default reads
     OmegaConf.update(told, "data.tokenizer.lowercase", lowercase, force_add=True)
-    return dict(instantiate(told.metrics).items())
+    return instantiate(told.metrics)

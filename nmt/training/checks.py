@@ -3,14 +3,13 @@
 import sys
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.data.pairs import Rows
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.models.base import Translator
-from nmt.run.building import instantiate
+from nmt.run.building import build, instantiate
 from nmt.run.checks import check_case, check_decoding
 
 # What would otherwise end in the middle of a run, or in an error that says little: the least that may stand there (a
@@ -122,7 +121,7 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
     check_decoding(cfg.decoding, translator)
     check_case(instantiate(cfg.metrics), lowercase=tokenizer.lowercase)
     try:
-        optimizer = hydra.utils.instantiate(cfg.optimizer)(translator.parameters())
+        optimizer = build(cfg.optimizer)(translator.parameters())
     except (TypeError, ValueError) as error:
         raise UserError(f"optimizer: {error}") from error
     total_steps = cfg.scheduler.get("total_steps")
@@ -131,7 +130,7 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
             f"scheduler.total_steps={total_steps} has no effect without scheduler=cosine: leave it out"
         )
     try:  # how many steps there are is not known yet
-        hydra.utils.instantiate(cfg.scheduler)(
+        build(cfg.scheduler)(
             optimizer,
             **({} if total_steps is not None else {"total_steps": sys.maxsize}),
         )

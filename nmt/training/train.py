@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import hydra
 import lightning as L
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -19,7 +18,7 @@ from nmt.data.datamodule import make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.environment import rank
 from nmt.errors import UserError
-from nmt.run.building import build_translator, reads_lowercase
+from nmt.run.building import build, build_translator, reads_lowercase
 from nmt.run.data import read_splits, stored_data
 from nmt.run.files import load_config, write_atomically
 from nmt.settings import key_of
@@ -28,6 +27,7 @@ from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar,
 from nmt.training.checks import check_lengths, check_monitors, check_numbers, check_parts, check_trainer
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
+from nmt.training.precision import warn_of_slow_precision
 from nmt.training.scoring import cost, log_hyperparameters, score, scores_after
 from nmt.training.vocabulary import make_tokenizer
 
@@ -71,15 +71,14 @@ def train(
     if checkpoint is None and rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
-    # A run of an earlier version has no such key.
-    averaging = [hydra.utils.instantiate(cfg.averaging)] if cfg.get("averaging") else []
-    trainer: L.Trainer = hydra.utils.instantiate(
+    averaging = [build(cfg.averaging)] if cfg.get("averaging") else []
+    trainer: L.Trainer = build(
         cfg.trainer,
         # What was logged after the checkpoint will be logged again.
-        logger=hydra.utils.instantiate(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
+        logger=build(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
         callbacks=[
             callback
-            for callback in hydra.utils.instantiate(cfg.callbacks).values()
+            for callback in build(cfg.callbacks).values()
             if cfg.trainer.enable_progress_bar or not isinstance(callback, ProgressBar)
         ]
         + averaging,
@@ -91,6 +90,7 @@ def train(
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
     if not trainer.is_global_zero:
         logging.disable(logging.WARNING)  # rank 0 says it
+    warn_of_slow_precision(trainer)
     with launch.first_rank_first(trainer):
         splits = read_splits(cfg.data)
         if checkpoint is None and trainer.is_global_zero:
@@ -118,8 +118,8 @@ def train(
     log.info("%s with %s parameters", type(translator).__name__, f"{translator.num_parameters:,}")
     module = TranslationModule(
         translator,
-        optimizer=hydra.utils.instantiate(cfg.optimizer),
-        scheduler=hydra.utils.instantiate(cfg.scheduler),
+        optimizer=build(cfg.optimizer),
+        scheduler=build(cfg.scheduler),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
         r_drop=cfg.get("r_drop", 0.0),  # runs of earlier versions have none
@@ -229,7 +229,7 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
             record = checkpoint["training"]
             training = cost(step, record["train_seconds"], record["train_tokens"])
         split, scores = score(resumed, run_dir, read_splits(resumed.data), device="auto", training=training)
-        log_hyperparameters([hydra.utils.instantiate(resumed.logger)], config, split, scores, step=step)
+        log_hyperparameters([build(resumed.logger)], config, split, scores, step=step)
 
 
 def is_sweep() -> bool:

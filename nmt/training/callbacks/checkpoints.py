@@ -1,8 +1,10 @@
 """Checkpoints from which a run goes on as if it had never stopped."""
 
 import contextlib
+import io
 import logging
 import os
+import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,13 @@ class Checkpoints(Checkpoint):
             vars(self).update(state_dict)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        check_plain(
+            {
+                "optimizer": [each.state_dict()["param_groups"] for each in trainer.optimizers],
+                "scheduler": [each.scheduler.state_dict() for each in trainer.lr_scheduler_configs],
+                "callbacks": {each.state_key: each.state_dict() for each in trainer.callbacks},  # type: ignore[attr-defined]
+            }
+        )
         if self._random is not None:
             set_random_state(self._random[ranks.rank()], pl_module.device)
             self._random = None
@@ -163,6 +172,25 @@ class Checkpoints(Checkpoint):
             return False
         late = time.monotonic() - self._saved_time >= 60 * self.every_n_minutes
         return trainer.strategy.reduce_boolean_decision(late, all=False)
+
+
+def check_plain(state: Any, name: str = "") -> None:
+    """Raise UserError naming the first part of a state that could not be read back from a checkpoint."""
+    file = io.BytesIO()
+    try:
+        torch.save(state, file)
+        file.seek(0)
+        torch.load(file, weights_only=True)
+    except (pickle.PickleError, AttributeError, TypeError) as error:
+        keys: Any = (
+            state if isinstance(state, dict) else range(len(state)) if isinstance(state, list | tuple) else ()
+        )
+        for key in keys:
+            check_plain(state[key], f"{name}.{key}")
+        raise UserError(
+            f"{name[1:]} is a {type(state).__name__}, with which a checkpoint could not be read back: checkpoints hold "
+            "tensors, numbers, text, and lists and dicts of them"
+        ) from error
 
 
 def settle(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> None:

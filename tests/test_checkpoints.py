@@ -1,0 +1,100 @@
+"""A state that could not be read back from a checkpoint is found before the first batch."""
+
+from collections import OrderedDict
+from fractions import Fraction
+
+import hydra
+import lightning as L
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch.utils.data import DataLoader
+
+from nmt.errors import UserError
+from nmt.run.building import build
+from nmt.training.callbacks import Checkpoints
+from nmt.training.callbacks.checkpoints import check_plain
+from tests.test_module import make_module
+
+
+class KeepsItsSettings(torch.optim.SGD):
+    """A person's own optimizer, which keeps its settings as they come."""
+
+    def __init__(self, parameters, lr, betas):
+        super().__init__(parameters, lr=lr)
+        self.param_groups[0]["betas"] = betas
+
+
+class Counter(L.Callback):
+    """A person's own callback."""
+
+    def state_dict(self):
+        return {"seen": Fraction(1, 2)}
+
+
+def settings():
+    target = f"{__name__}.{KeepsItsSettings.__name__}"
+    return OmegaConf.create(
+        {"_target_": target, "_partial_": True, "lr": 0.1, "betas": [0.9, {"beta": 0.98}]}
+    )
+
+
+def begin(tmp_path, optimizer, *callbacks) -> None:
+    """Start a training; the test fails if it reaches a batch."""
+    module = make_module()
+    module.optimizer_factory = optimizer
+    checkpoints = Checkpoints(
+        directory=str(tmp_path), monitor="val/loss", mode="min", every_n_steps=None, every_n_minutes=None
+    )
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_steps=1,
+        limit_val_batches=0,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[checkpoints, *callbacks],
+    )
+    module.training_step = lambda *_: pytest.fail("a batch was trained on")
+    trainer.fit(module, train_dataloaders=DataLoader([0]))
+
+
+def test_lists_and_dicts_come_to_a_constructor_as_plain_ones():
+    group = build(settings())(make_module().parameters()).param_groups[0]
+    assert group["betas"] == [0.9, {"beta": 0.98}]
+    assert [type(group["betas"]), type(group["betas"][1])] == [list, dict]
+    check_plain([group["betas"]])
+
+
+@pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
+def test_a_run_whose_checkpoints_could_not_be_read_ends_before_its_first_batch(tmp_path):
+    with pytest.raises(UserError, match=r"^optimizer\.0\.0\.betas is a ListConfig, "):
+        begin(tmp_path, hydra.utils.instantiate(settings()))
+    with pytest.raises(UserError, match=r"^callbacks\.Counter\.seen is a Fraction, "):
+        begin(tmp_path, build(settings()), Counter())
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"a": [1, 2.5, None, True, "x", b"y", (torch.ones(2), torch.float16)]},
+        OrderedDict(a=torch.device("cpu"), b={1, 2}),
+    ],
+)
+def test_plain_states_pass(state):
+    check_plain(state)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"a": [0, {"b": Fraction(1)}]}, "a.1.b is a Fraction"),
+        ({"a": {"b": (1, lambda: None)}}, "a.b.1 is a function"),
+        ({3: {"b": OmegaConf.create({"c": 1})}}, "3.b is a DictConfig"),
+        ({"a": DataLoader([0])}, "a is a DataLoader"),
+    ],
+)
+def test_what_is_not_plain_is_named(state, said):
+    with pytest.raises(UserError) as found:
+        check_plain(state)
+    assert str(found.value).startswith(f"{said}, ")
