@@ -28,6 +28,7 @@ from nmt.attention import (
     ScaledDotAttention,
 )
 from nmt.attention.masks import masked_softmax
+from nmt.decoders import RecurrentDecoder
 from nmt.decoders.wirings import (
     AttendThenUpdate,
     Conditional,
@@ -39,6 +40,7 @@ from nmt.decoders.wirings import (
 from nmt.encoders import RecurrentEncoder
 from nmt.layers.cells import GRULayer, LayerNormGRULayer, LSTMLayer
 from nmt.layers.dropout import Dropout
+from nmt.layers.embedding import Embedding
 from nmt.models import EncoderDecoder, select
 from tests.translators import recurrent_translator
 
@@ -345,8 +347,8 @@ def test_translator_with_layer_norm_and_projected_states_is_its_equations(case):
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 def test_encoder_is_torchs_bidirectional_gru_on_packed_sequences(num_layers):
     encoder = RecurrentEncoder(
-        input_size=E,
-        hidden_size=H,
+        embedding=Embedding(V, E, pad_id=PAD),
+        size=H,
         num_layers=num_layers,
         dropout=0.0,
         variational=False,
@@ -362,9 +364,10 @@ def test_encoder_is_torchs_bidirectional_gru_on_packed_sequences(num_layers):
                 ours = (encoder.forwards[layer], encoder.backwards[layer])
                 for half, suffix in zip(ours, ("", "_reverse"), strict=True):
                     getattr(half, f"{name}_l0").copy_(getattr(reference, f"{name}_l{layer}{suffix}"))
-    mask = sources()[1]
+    src, mask = sources()
     embedded = torch.randn(B, S, E, dtype=torch.float64, requires_grad=True)
-    states, summary = encoder(embedded, mask)
+    encoder.embedding.register_forward_hook(lambda *_: embedded)
+    states, _, summary = encoder(src, mask)
 
     packed = nn.utils.rnn.pack_padded_sequence(embedded, LENGTHS, batch_first=True, enforce_sorted=False)
     outputs, h_n = reference(packed)
@@ -635,8 +638,15 @@ def test_the_conditional_wiring_without_attention_is_refused():
 
 
 def test_residual_layers_without_a_stack_are_refused():
-    with pytest.raises(ValueError, match=r"residual=true needs a stack"):
-        build(Case("none", "update_then_attend", 1), residual=True)
+    shared = {"embedding": Embedding(V, E, pad_id=PAD), "size": H, "num_layers": 1, "dropout": 0.0}
+    shared |= {"variational": False, "residual": True, "layer_norm": False, "cell": GRULayer}
+    with pytest.raises(ValueError, match=r"encoder\.residual=true needs a stack: set encoder\.num_layers"):
+        RecurrentEncoder(**shared, output_size=None)
+    of_decoder = {"readout_size": None, "attention_dropout": 0.0, "gradient_checkpointing": False}
+    with pytest.raises(ValueError, match=r"decoder\.residual=true needs a stack: set decoder\.num_layers"):
+        RecurrentDecoder(
+            **shared, **of_decoder, memory_size=H, summary_size=H, wiring=AttendThenUpdate, attention=general
+        )
 
 
 def test_dot_scores_on_unprojected_states_are_refused_naming_both_sizes():
@@ -665,6 +675,7 @@ def untouched(*, embedding_size: int, hidden_size: int, cell: type = GRULayer) -
         tie_output=True,
         tie_source=True,
         gradient_checkpointing=False,
+        attention_dropout=0.0,
         cell=cell,
         encoder_size=hidden_size,
         num_encoder_layers=1,
