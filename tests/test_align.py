@@ -244,7 +244,7 @@ def test_the_mean_over_layers_is_that_of_all_where_the_model_has_its_own_layer(
     own = tmp_path / "own"
     shutil.copytree(transformer, own)
     config = OmegaConf.load(own / "config.yaml")
-    config.model.alignment_layer = 0
+    config.model.decoder.alignment_layer = 0
     OmegaConf.save(config, own / "config.yaml")
     given = {"src": files["src"], "tgt": files["tgt"], "gold": files["gold"]}
     tables = []

@@ -355,7 +355,7 @@ TRAIN_REFUSALS = {  # a few through the command itself; test_hostile.py has the 
         ["attention=luong"],
         ["luong", "bahdanau", "luong_general", "none"],
     ),
-    "unknown key": (["model.hiden_size=3"], ["model.hiden_size", "did you mean 'model.hidden_size'"]),
+    "unknown key": (["model.hiden_size=3"], ["model.hiden_size", "did you mean '"]),
     "mismatched sizes": (
         ["attention=luong_dot", "encoder.output_size=24"],
         ["query_size == key_size", "32", "24"],
