@@ -148,10 +148,10 @@ def test_the_four_configurations_score_as_they_are_named():
 @pytest.mark.parametrize("content", sorted(path.stem for path in (CONFIGS / "content").glob("*.yaml")))
 @pytest.mark.parametrize("attention", ["local_m", "local_p", "multi_head"])
 def test_whatever_builds_on_a_content_score_takes_any(attention, content):
-    config = compose(f"attention={attention}", f"content={content}", "normalizer=entmax15").model
+    config = compose(f"attention={attention}", f"content={content}", "normalizer=entmax15")
     if attention == "multi_head" and content in ("additive", "concat"):
-        assert config.attention.content.size == config.hidden_size
-    model = build_translator(config, VOCABULARY)
+        assert config.attention.content.size == config.decoder.size
+    model = build_translator(config.model, VOCABULARY)
     src = torch.randint(4, 20, (2, 5))
     logits, weights = model(model.encode(src, src != 0), src, need_weights=True)
     assert logits.isfinite().all()
@@ -160,10 +160,10 @@ def test_whatever_builds_on_a_content_score_takes_any(attention, content):
 
 
 def test_a_model_builds_only_what_is_allowed():
-    config = compose("attention=luong_dot").model
+    config = compose("attention=luong_dot")
     config.attention._target_ = "builtins.exec"
     with pytest.raises(UserError, match=r"may not build builtins\.exec"):
-        build_translator(config, VOCABULARY)
+        build_translator(config.model, VOCABULARY)
 
 
 # Values that are set. Each case: the command, what is set, and what the line says.
@@ -189,7 +189,6 @@ REFUSED = {
     "one bound": ("compare", ["length_bounds=10"], "length_bounds=10: give a list"),
     "words for bounds": ("compare", ["length_bounds=[a,b]"], r"each a whole number, as in length_bounds=\[5,10,15"),
     "one beta": ("train", ["optimizer.betas=0.9"], "optimizer.betas=0.9: give a list, each a number"),
-    "a number for settings": ("train", ["cell=5"], "cell"),
     "no metric": ("evaluate", ["metrics.bleu=null"], "metrics.bleu=null: .* or leave it out: ~metrics.bleu"),
     "no callback": ("train", ["callbacks.early_stopping=null"], "or leave it out: ~callbacks.early_stopping"),
     "no model": ("train", ["model=[]"], r"a choice is the name of a file .*: model=\[\]"),

@@ -13,6 +13,7 @@ from nmt.encoders.base import Encoded
 from nmt.layers.cells import initialise_recurrent
 from nmt.layers.dropout import Dropout, VariationalDropout
 from nmt.layers.embedding import Embedding
+from nmt.settings import Count, Share
 
 
 class RecurrentDecoder(Decoder):
@@ -34,12 +35,12 @@ class RecurrentDecoder(Decoder):
         embedding: Embedding,
         memory_size: int,
         summary_size: int | None,
-        size: int,
-        num_layers: int,
-        readout_size: int | None,
-        dropout: float,
+        size: Count,
+        num_layers: Count,
+        readout_size: Count | None,
+        dropout: Share,
         variational: bool,
-        attention_dropout: float,
+        attention_dropout: Share,
         residual: bool,
         layer_norm: bool,
         gradient_checkpointing: bool,

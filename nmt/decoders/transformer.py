@@ -13,6 +13,7 @@ from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
 from nmt.layers.multi_head import KeysValues
 from nmt.layers.transformer import Decoded, DecoderLayer, LayerSettings, recomputed
+from nmt.settings import Count, Share
 
 
 class TransformerMemory(NamedTuple):
@@ -44,13 +45,13 @@ class TransformerDecoder(Decoder):
         embedding: Embedding,
         memory_size: int,
         summary_size: int | None,
-        feedforward_size: int,
-        num_heads: int,
-        num_layers: int,
+        feedforward_size: Count,
+        num_heads: Count,
+        num_layers: Count,
         pre_norm: bool,
-        dropout: float,
-        attention_dropout: float,
-        activation_dropout: float,
+        dropout: Share,
+        attention_dropout: Share,
+        activation_dropout: Share,
         alignment_layer: int | None,
         gradient_checkpointing: bool,
         positions: Callable[..., nn.Module],

@@ -11,6 +11,7 @@ from nmt.encoders.base import Encoded, Encoder
 from nmt.layers.cells import State, initialise_recurrent
 from nmt.layers.dropout import Dropout, VariationalDropout
 from nmt.layers.embedding import Embedding
+from nmt.settings import Count, Share
 
 
 class RecurrentEncoder(Encoder):
@@ -27,10 +28,10 @@ class RecurrentEncoder(Encoder):
         self,
         *,
         embedding: Embedding,
-        size: int,
-        num_layers: int,
-        output_size: int | None,
-        dropout: float,
+        size: Count,
+        num_layers: Count,
+        output_size: Count | None,
+        dropout: Share,
         variational: bool,
         residual: bool,
         layer_norm: bool,

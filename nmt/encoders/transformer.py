@@ -10,6 +10,7 @@ from nmt.encoders.base import Encoded, Encoder
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
 from nmt.layers.transformer import EncoderLayer, LayerSettings, recomputed
+from nmt.settings import Count, Share
 
 
 class TransformerEncoder(Encoder):
@@ -25,13 +26,13 @@ class TransformerEncoder(Encoder):
         self,
         *,
         embedding: Embedding,
-        feedforward_size: int,
-        num_heads: int,
-        num_layers: int,
+        feedforward_size: Count,
+        num_heads: Count,
+        num_layers: Count,
         pre_norm: bool,
-        dropout: float,
-        attention_dropout: float,
-        activation_dropout: float,
+        dropout: Share,
+        attention_dropout: Share,
+        activation_dropout: Share,
         gradient_checkpointing: bool,
         positions: Callable[..., nn.Module],
     ) -> None:

@@ -14,6 +14,7 @@ from nmt.encoders.base import Encoder
 from nmt.layers.embedding import Embedding
 from nmt.layers.initialisation import initialise_linear
 from nmt.models.base import Attentions, Step, Translator
+from nmt.settings import Count, Share
 
 
 class EncoderDecoder(Translator):
@@ -35,9 +36,9 @@ class EncoderDecoder(Translator):
         pad_id: int,
         bos_id: int,
         eos_id: int,
-        size: int,
-        dropout: float,
-        word_dropout: float,
+        size: Count,
+        dropout: Share,
+        word_dropout: Share,
         tie_output: bool,
         tie_source: bool,
         encoder: Callable[..., Encoder],
