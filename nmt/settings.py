@@ -36,12 +36,15 @@ class Group(NamedTuple):
 
 GROUPS = (
     Group("data", "the text; grammar is built in, files is your own", recorded=True, in_name=True),
-    Group("model", "encoder and decoder", recorded=True, in_name=True),
+    Group("model", "a published pair of encoder and decoder, with their sizes", recorded=True, in_name=True),
+    Group("encoder", "what reads the source", recorded=True),
+    Group("decoder", "what writes the translation", recorded=True),
+    Group("cell", "what recurrent layers repeat", recorded=True),
     Group("attention", "the published score with its published wiring", recorded=True, in_name=True),
     Group("wiring", "how the decoder uses the attention, which brings its own", recorded=True),
     Group("normalizer", "from scores to weights", recorded=True),
     Group("content", "what local_m, local_p and multi_head score with", recorded=True),
-    Group("positions", "how model=transformer knows word order"),
+    Group("positions", "how Transformer layers know the order of words", recorded=True),
     Group("optimizer", "the update rule", recorded=True),
     Group("scheduler", "the learning rate over time", recorded=True),
     Group("averaging", "whether averaged weights are validated, kept and scored", recorded=True),

@@ -105,3 +105,7 @@ def content_score(
             f"{user} builds on a content score (dot, general, additive, …), not {type(built).__name__}"
         )
     return built
+
+
+def no_attention(*, query_size: int, key_size: int) -> None:
+    """The bottleneck baseline: the decoder knows the source by its first state alone (Sutskever et al. 2014)."""

@@ -171,7 +171,7 @@ def settle(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
 
 def _values(kinds: Any, cfg: DictConfig) -> dict[str, Any]:
     """The values of the settings that are declared; a reference is checked where it leads."""
-    found = {}
+    found: dict[str, Any] = {}
     for key, kind in get_type_hints(kinds).items():
         if key in cfg and not OmegaConf.is_missing(cfg, key) and not OmegaConf.is_interpolation(cfg, key):
             value = cfg[key]

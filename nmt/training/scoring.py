@@ -62,7 +62,8 @@ def log_hyperparameters(
     loggers: Iterable[Any], resolved: dict[str, Any], split: str, scores: dict[str, Any], *, step: int
 ) -> None:
     """One row of TensorBoard's HPARAMS: what was chosen, and the final scores."""
-    recorded = [group.name for group in GROUPS if group.recorded]
+    within_model = {part for key in flat(resolved["model"]) for part in key.split(".")}
+    recorded = {group.name for group in GROUPS if group.recorded} - within_model
     chosen = {f"choice/{group}": name for group, name in resolved.get("choices", {}).items()} | {
         key: value if isinstance(value, int | float | str | bool) else str(value)
         for key, value in flat(resolved).items()
