@@ -204,7 +204,7 @@ REFUSED = {
     "a word for a rate": ("train", ["optimizer.lr=fast"], f"optimizer.lr=fast: {NUMBER}"),
     "half an epoch": ("train", ["trainer.max_epochs=1.5"], f"trainer.max_epochs=1.5: {WHOLE}"),
     "a precision there is not": ("train", ["trainer.precision=8"], "trainer.precision=8: Input should be 64, 32 or 16"),
-    "a number for settings": ("train", ["model.cell=5"], "model.cell=5: Input should be callable"),
+    "a number for settings": ("train", ["decoder.wiring=5"], "decoder.wiring=5: Input should be callable"),
     "a key there is not": ("train", ["+attention.foo=1"], "attention.foo: GeneralAttention has no such"),
     "a word for a layer": ("align", ["layer=abc"], f"layer=abc: {WHOLE}"),
     "half a head": ("align", ["head=0.5"], f"head=0.5: {WHOLE}"),
