@@ -21,6 +21,7 @@ import pytest
 import torch
 
 from nmt import ranks
+from nmt.commands.starting import started
 from nmt.data import grammar
 from nmt.data.batching import TokenBatchSampler
 from nmt.errors import UserError
@@ -38,8 +39,6 @@ COMMON = [
     "data.max_words=6",
     "data.max_tokens=220",
     "data.tokenizer.vocab_size=250",
-    "encoder.size=24",
-    "decoder.size=24",
     "model.size=24",
     "optimizer.lr=0.02",
     "scheduler=constant",
@@ -459,7 +458,7 @@ def test_all_processes_agree_when_the_run_started(tmp_path):
         if os.environ["RANK"] == "1":
             torch.distributed.rendezvous = late
             time.sleep(1.1)
-        (tmp_path / os.environ["RANK"]).write_text(ranks.started("%Y-%m-%d_%H-%M-%S.%f"))
+        (tmp_path / os.environ["RANK"]).write_text(started("%Y-%m-%d_%H-%M-%S.%f"))
         while len(list(tmp_path.glob("[0-9]"))) < 2:  # rank 0 has the store
             time.sleep(0.05)
 
@@ -470,7 +469,7 @@ def test_all_processes_agree_when_the_run_started(tmp_path):
 def test_tasks_of_a_slurm_job_step_agree_too(monkeypatch):
     for key, value in {"SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_ID": "71", "SLURM_STEP_ID": "0"}.items():
         monkeypatch.setenv(key, value)
-    assert ranks.started("%Y") == "job_71_0"
+    assert started("%Y") == "job_71_0"
 
 
 def test_processes_that_do_not_fit_are_refused(monkeypatch):

@@ -55,7 +55,7 @@ from nmt.training.vocabulary import make_tokenizer
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = train
 NOT_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
-SMALL = ["encoder.size=16", "decoder.size=16", "model.size=16", "data.tokenizer.vocab_size=300"]
+SMALL = ["model.size=16", "data.tokenizer.vocab_size=300"]
 SMALL_CORPUS = ["data.num_train=100", "data.num_val=5", "data.num_test=5", "data.max_words=12"]
 TINY = [
     *SMALL,
@@ -298,7 +298,7 @@ SETTINGS = {
     "nan": (["data.max_ratio=nan"], ["data.max_ratio=nan: give a number"]),
     "word for truth": (["data.tokenizer.joint=maybe"], ["data.tokenizer.joint=maybe: give true or false"]),
     "word for a beam": (["decoding.beam_size=wide"], ["decoding.beam_size=wide: give a whole number"]),
-    "negative size": (["encoder.size=-3", "decoder.size=-3"], ["hidden_size"]),
+    "negative size": (["encoder.size=-3"], ["encoder.size"]),
     "dropout": (["model.dropout=2"], ["dropout", "got 2"]),
     "smoothing": (["label_smoothing=2"], ["label_smoothing=2"]),
     "negative count": (["data.num_train=-1"], ["data.num_train=-1: give a whole number of at least 1"]),

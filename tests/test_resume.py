@@ -34,8 +34,6 @@ SMALL = [
     "data.max_words=8",
     "data.max_tokens=256",
     "data.tokenizer.vocab_size=250",
-    "encoder.size=16",
-    "decoder.size=16",
     "model.size=16",
     "model.dropout=0.2",  # so that the random generators matter
     "trainer.accelerator=cpu",
@@ -664,7 +662,7 @@ def test_what_is_no_run_to_go_on_with_is_said(tmp_path):
     with pytest.raises(UserError, match=r"no config.yaml; it ended before it was trained: start it anew"):
         arguments_for_training([f"resume={tmp_path}"])
     (tmp_path / "config.yaml").touch()
-    with pytest.raises(UserError, match=r"one run is gone on with at a time, without -m"):
+    with pytest.raises(UserError, match=r"one run is resumed at a time, without -m"):
         arguments_for_training(["-m", f"resume={tmp_path},b"])
 
 
@@ -682,5 +680,5 @@ def test_hydra_is_told_of_the_runs_own_directory_and_keys(tmp_path):
     assert arguments_for_training(["run_dir='a b'"]) == ["run_dir='a b'", "hydra.run.dir='a b'"]
     for left in (["-m", "run_dir=x"], [f"run_dir={tmp_path}"]):  # a sweep; a run that is there already
         assert arguments_for_training(left) == left
-    with pytest.raises(UserError, match=r"nowhere is no run to go on with"):
+    with pytest.raises(UserError, match=r"nowhere is no run to resume"):
         arguments_for_training(["resume=nowhere"])

@@ -187,8 +187,6 @@ def config(run_dir: Path, experiment: str) -> DictConfig:
         "data.num_val=8",
         "data.num_test=8",
         "data.tokenizer.vocab_size=200",
-        "encoder.size=16",
-        "decoder.size=16",
         "model.size=16",
         "~callbacks.alignments",
         "trainer=cpu",
