@@ -246,6 +246,7 @@ def drop_by_the_copy() -> None:
     Dropout.forward = forward
 
 
+@pytest.mark.slow
 def test_two_processes_draw_pieces_and_compare_readings_as_one(workspace):
     parts, whole = workspace / "sampled", workspace / "sampled_alone"
     short = [*SMALL, "model.dropout=0.1", "r_drop=1", "data.tokenizer.sampling=0.1", "guided_alignment=0.1"]
@@ -262,6 +263,7 @@ def test_two_processes_draw_pieces_and_compare_readings_as_one(workspace):
     assert_trained_alike(parts, whole)
 
 
+@pytest.mark.slow
 def test_two_processes_read_a_stream_as_one(workspace):
     """A pass is two blocks of different lengths, and is no whole number of epochs."""
     text = workspace / "text"
@@ -321,6 +323,7 @@ def ended(processes: list[subprocess.Popen], directory: Path) -> list[int]:
     return [process.wait() for process in processes]
 
 
+@pytest.mark.slow
 def test_lightning_starts_its_processes(workspace, alone):
     log = workspace / "lightning.log"
     process = start(
@@ -338,6 +341,7 @@ def test_lightning_starts_its_processes(workspace, alone):
     }
 
 
+@pytest.mark.slow
 def test_torchrun_starts_one_process_on_each_of_two_nodes(workspace, alone):
     log, port = workspace / "nodes.log", free_port()
     nodes = []
@@ -383,6 +387,7 @@ run_command("train")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_one_that_fails_ends_the_run_with_its_error(rank, workspace):
     driver, log = workspace / f"fault_{rank}.py", workspace / f"fault_{rank}.log"

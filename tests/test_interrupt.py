@@ -54,6 +54,7 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     assert result.stdout.count(b"\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_is_sent_to_the_loaders_workers_too_ends_as_if_it_were_not(number, tmp_path: Path):
     directory = tmp_path / "run"
