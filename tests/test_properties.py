@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data import readers
-from nmt.data.readers import Languages
+from nmt.data.layout import Languages, find
+from nmt.data.rows import read_rows
 from nmt.data.tokenizer import Tokenizer
 
 # The same examples each time, so that a failure is the change's and not the day's.
@@ -94,9 +94,9 @@ def rows_of(files: dict[str, bytes], src: str, tgt: str) -> list[tuple[str, ...]
     with tempfile.TemporaryDirectory() as folder:
         for name, content in files.items():
             (Path(folder) / name).write_bytes(content)
-        found = readers.find(Path(folder), "train", languages)
+        found = find(Path(folder), "train", languages)
         assert found is not None
-        return list(readers.read_rows(found, languages))
+        return list(read_rows(found.shards, languages))
 
 
 # Pieces.

@@ -1,7 +1,5 @@
-"""What is done with all pairs of a corpus, a block of rows at a time: pieces, lengths, filters, a sample."""
+"""Encode, filter and sample the sentence pairs of a corpus, in blocks of rows."""
 
-import contextlib
-import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +16,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 RATIO_FLOOR = 6  # no pair whose sides both have this few pieces is left out for its ratio
-BLOCK = 200_000  # pairs that are split into pieces, and kept, at a time
+BLOCK = 200_000  # pairs that are encoded and cached at a time
 
 _ROWS_A_BATCH = 10_000
 
@@ -28,31 +26,22 @@ Lengths = NDArray[np.int32]  # of one side, in pieces with the end of sentence
 def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> Dataset:
     """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content.
 
-    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces. Each BLOCK of pairs is kept as it is
-    done, so that work that was cut off goes on with the block that it was in; one that was damaged since is made
-    again. SentencePiece uses all cores.
+    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces. Each BLOCK of pairs is cached by itself, so
+    that an interrupted run goes on with the block that it was in. SentencePiece uses all cores.
     """
-    blocks = []
-    for start in range(0, max(1, len(dataset)), BLOCK):
-        end = min(start + BLOCK, len(dataset))
-        whole = f" {start:,} to {end:,} of {len(dataset):,}" if len(dataset) > BLOCK else ""
-        make = functools.partial(
-            dataset.select(range(start, end)).map,
+    blocks = [
+        dataset.select(range(start, min(start + BLOCK, len(dataset)))).map(
             encode_rows,
             batched=True,
             with_indices=True,
             fn_kwargs={"tokenizer": tokenizer, "guided": guided, "first": start},
             remove_columns=dataset.column_names,
             features=features(guided),
-            desc=f"pieces of pairs{whole}",
+            desc=f"encoding pairs from {start:,} of {len(dataset):,}",
         )
-        block = None
-        with contextlib.suppress(pa.ArrowException, OSError):
-            block = make()
-        if block is None or len(block) < end - start:  # what is kept is damaged from outside
-            block = make(load_from_cache_file=False)
-        blocks.append(block)
-    return datasets.concatenate_datasets(blocks) if len(blocks) > 1 else blocks[0]
+        for start in range(0, max(1, len(dataset)), BLOCK)
+    ]
+    return datasets.concatenate_datasets(blocks)
 
 
 def encode_rows(

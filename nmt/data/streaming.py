@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, concatenate_datasets
 
-from nmt.data import pairs, readers
+from nmt.data import pairs
 from nmt.data.batching import Batch, TokenBatchSampler, mixed
+from nmt.data.layout import Files, Languages
 from nmt.data.pairs import Rows
-from nmt.data.readers import Files, Languages, Row
+from nmt.data.rows import Row, read_rows
 from nmt.data.sampling import PairSampler
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -44,7 +45,7 @@ class TextStream:
 
     def rows(self, seed: int, number: int) -> Iterator[Row]:
         """The rows of pass `number`. Raises UserError naming file and line where the text is not sound."""
-        return readers.read_shards(self._in_order_of(seed, number), self.languages)
+        return read_rows(self._in_order_of(seed, number), self.languages)
 
     def _in_order_of(self, seed: int, number: int) -> Iterator[Files]:
         for shard in np.random.default_rng([seed, number]).permutation(len(self.shards)):
@@ -54,7 +55,7 @@ class TextStream:
     def first_pairs(self, num_pairs: int) -> Iterator[Row]:
         """The first pairs of each shard, as many of one as of another, `num_pairs` at most."""
         share = max(1, num_pairs // len(self.shards))
-        return islice(readers.read_shards(self.shards, self.languages, share), num_pairs)
+        return islice(read_rows(self.shards, self.languages, share), num_pairs)
 
 
 @dataclass(frozen=True)
