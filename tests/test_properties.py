@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from nmt.data.layout import Languages, find
 from nmt.data.rows import read_rows
 from nmt.data.tokenizer import Tokenizer
+from tests.test_tokenizer import brought_along
 
 # The same examples each time, so that a failure is the change's and not the day's.
 settings.register_profile("same examples", derandomize=True, database=None, deadline=None, max_examples=60)
@@ -105,25 +106,15 @@ LINES = ["the cat sees a dog .", "một con chó già ngủ .", "she has bought 
 
 
 @pytest.fixture(scope="module")
-def with_bytes() -> Tokenizer:
-    return train(byte_fallback=True, vocab_size=310)
+def with_bytes(tmp_path_factory) -> Tokenizer:
+    special = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    file = tmp_path_factory.mktemp("model") / "own.model"
+    return Tokenizer.from_models(brought_along(file, byte_fallback=True, vocab_size=340, **special))
 
 
 @pytest.fixture(scope="module")
 def with_unknowns() -> Tokenizer:
-    return train(byte_fallback=False, vocab_size=54)
-
-
-def train(*, byte_fallback: bool, vocab_size: int) -> Tokenizer:
-    return Tokenizer.train(
-        LINES,
-        [],
-        model_type="bpe",
-        joint=True,
-        vocab_size=vocab_size,
-        character_coverage=1.0,
-        byte_fallback=byte_fallback,
-    )
+    return Tokenizer.train(LINES, [], model_type="bpe", joint=True, vocab_size=54, character_coverage=1.0)
 
 
 # Letters, numbers, punctuation, symbols and spaces, but for those that SentencePiece treats otherwise than NFKC.

@@ -374,7 +374,7 @@ def test_models_that_cannot_sample_are_refused(tmp_path, monkeypatch):
         with pytest.raises(UserError, match=r"sampling=0\.1: a model of words or characters has one way"):
             Tokenizer.from_models(files[kind]).segmenters(0.1)
     with pytest.raises(
-        UserError, match=r"one thing to a bpe model and another to a unigram model: give two of a"
+        UserError, match=r"one thing for a bpe model and another for a unigram model: give two"
     ):
         Tokenizer.from_models(files["bpe"], files["unigram"]).segmenters(0.1)
     tokenizer = Tokenizer.from_models(files["bpe"], files["bpe"])
