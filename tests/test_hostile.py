@@ -1076,9 +1076,6 @@ def test_a_run_does_not_go_on_with_another_validation_set(side, trained):
     data().load_state_dict(state)
     with pytest.raises(UserError, match="the validation set is not the one that the run was scored on"):
         data(**{side: "0-1"}).load_state_dict(state)
-    data(**{side: "0-1"}).load_state_dict(
-        {"training_pairs": state["training_pairs"]}
-    )  # of an earlier version
 
 
 def test_a_validation_set_inside_training_is_warned_of(trained, caplog):

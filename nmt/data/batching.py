@@ -112,41 +112,30 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.num_replicas = num_replicas
         self.rank = rank
         self.epoch = 0
-        self._position = 0  # batches yielded since the epoch began
         self._resume_at = 0  # where the next iterator starts
         self._dealt: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Turn to `epoch`; the position goes back to the start unless it is the current epoch already."""
+        """Turn to `epoch`, and to its first batch unless it is the current epoch already."""
         if epoch != self.epoch:
-            self._position = self._resume_at = 0
+            self._resume_at = 0
         self.epoch = epoch
+
+    def resume(self, epoch: int, position: int) -> None:
+        """Let the next iterator start after the first `position` batches of `epoch`."""
+        self.epoch, self._resume_at = epoch, position
 
     def __len__(self) -> int:
         """The number of this replica's batches in the current epoch, whatever the position."""
         return len(self._deal()[1]) // self.num_replicas
 
     def __iter__(self) -> Iterator[list[int]]:
-        """This replica's batches, from the first, or from a loaded position (once)."""
+        """This replica's batches: all, or once those that `resume` leaves."""
         order, spans = self._deal()
         own = spans[self.rank :: self.num_replicas]
-        self._position, self._resume_at = self._resume_at, 0
-        for start, end in own[self._position :].tolist():
-            self._position += 1
+        position, self._resume_at = self._resume_at, 0
+        for start, end in own[position:].tolist():
             yield order[start:end].tolist()
-
-    def state_dict(self) -> dict[str, int]:
-        """The epoch, and how many of its batches were yielded.
-
-        A loader whose workers fetch ahead has drawn more than it has handed out: there, put the number of
-        batches trained on in place of "position".
-        """
-        return {"epoch": self.epoch, "position": self._position}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Let the next iterator continue inside the epoch of `state`."""
-        self.epoch = state["epoch"]
-        self._position = self._resume_at = state["position"]
 
     def padding_share(self) -> float:
         """Padded cells over all cells, of source and target together, in this epoch on all replicas."""
@@ -159,7 +148,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         return sum(array.nbytes for array in (self.src_lengths, self.tgt_lengths, self._sizes, *self._deal()))
 
     def largest_batches(self) -> list[list[int]]:
-        """The rows of two batches of this epoch, on all replicas: the one with the most cells, source and target together,
+        """The rows of two batches of this epoch, on all replicas: the one with the most cells on both sides together,
         and the one with the most pairs of positions, `B * T * S`, which attention may keep. One where they are the
         same."""
         starts, num_sentences, src_lengths, tgt_lengths = self._shapes()
