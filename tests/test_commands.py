@@ -15,7 +15,7 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt import alignment, plotting
-from nmt.data.readers import decoded
+from nmt.data.lines import decoded
 from nmt.run.directory import Run
 
 ROOT = Path(__file__).resolve().parents[1]

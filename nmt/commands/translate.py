@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from nmt import alignment, plotting
 from nmt.commands.entry import outlive_reader
-from nmt.data.readers import decoded, read_lines
+from nmt.data.lines import decoded, read_lines
 from nmt.errors import UserError
 from nmt.run.checks import check_decoding
 from nmt.run.directory import Run, open_run
