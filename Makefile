@@ -38,7 +38,7 @@ mechanisms: setup       ## train every mechanism on the built-in corpus, print t
 	$(BIN)/python scripts/train.py -m 'attention=glob(*)' log_dir=logs/mechanisms $(ARGS)
 	$(BIN)/python scripts/train.py attention=bahdanau wiring=update_then_attend log_dir=logs/mechanisms $(ARGS)
 	$(BIN)/python scripts/train.py model=gru_layer_norm log_dir=logs/mechanisms $(ARGS)
-	$(BIN)/python scripts/train.py model=transformer model.size=192 model.feedforward_size=512 log_dir=logs/mechanisms $(ARGS)
+	$(BIN)/python scripts/train.py model=transformer model.size=192 encoder.feedforward_size=512 decoder.feedforward_size=512 log_dir=logs/mechanisms $(ARGS)
 	$(BIN)/python scripts/compare.py runs='logs/mechanisms/*/*' output=logs/mechanisms_comparison
 
 # Three seeds of each: the wiring held fixed, as published, with input feeding, the bottleneck, large dot products.
@@ -47,7 +47,7 @@ reproduction: setup      ## the README's comparison with the papers on the built
 	$(BIN)/python scripts/train.py -m attention=luong_dot,luong_general,luong_concat,scaled_dot,bahdanau wiring=update_then_attend $(SEEDS) $(ARGS)
 	$(BIN)/python scripts/train.py -m attention=bahdanau,local_m,local_p,none $(SEEDS) $(ARGS)
 	$(BIN)/python scripts/train.py -m attention=luong_dot,luong_general wiring.input_feeding=true $(SEEDS) $(ARGS)
-	$(BIN)/python scripts/train.py -m attention=luong_dot,scaled_dot model.hidden_size=512 $(SEEDS) $(ARGS)
+	$(BIN)/python scripts/train.py -m attention=luong_dot,scaled_dot encoder.size=512 decoder.size=512 $(SEEDS) $(ARGS)
 	$(BIN)/python scripts/compare.py runs='logs/reproduction/*/*' output=logs/reproduction_comparison
 
 tensorboard: setup      ## watch the runs on http://localhost:6006

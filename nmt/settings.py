@@ -1,6 +1,14 @@
-"""Names and shapes of settings: a configuration as a flat mapping, the keys of overrides, the splits of a corpus."""
+"""Settings: the ranges that constructors declare, the splits of a corpus, a configuration as a flat mapping."""
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
+
+Whole = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 SPLITS = ("train", "val", "test")
 

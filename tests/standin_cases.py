@@ -64,8 +64,8 @@ def test_it_counts_how_often_the_cpu_waits():
 
 WIRINGS = ("attend_then_update", "update_then_attend", "conditional")
 CELLS = ("lstm", "gru_layer_norm")
-STACKED = ("model.num_layers=2", "model.encoder.num_layers=2", "model.residual=true")
-DROPOUT = ("model.dropout=0.3", "model.word_dropout=0.1", "model.attention_dropout=0.1")
+STACKED = ("decoder.num_layers=2", "encoder.num_layers=2", "encoder.residual=true", "decoder.residual=true")
+DROPOUT = ("model.dropout=0.3", "model.word_dropout=0.1", "decoder.attention_dropout=0.1")
 MODELS = [
     *((f"attention={file.stem}",) for file in sorted((CONFIGS / "attention").glob("*.yaml"))),
     *(("attention=coverage", f"wiring={wiring}") for wiring in WIRINGS),
@@ -74,18 +74,24 @@ MODELS = [
     ("wiring.input_feeding=true",),
     ("normalizer=sparsemax",),
     ("normalizer=entmax15",),
-    ("model.gradient_checkpointing=true",),
+    ("decoder.gradient_checkpointing=true",),
     ("kernels=plain",),
     ("r_drop=3", "guided_alignment=1"),
-    ("model.variational=true", *DROPOUT),
+    ("encoder.variational=true", "decoder.variational=true", *DROPOUT),
     ("model=transformer",),
-    ("model=transformer", "positions=learned", "model.pre_norm=false"),
-    ("model=transformer", "model.alignment_layer=1", "model.gradient_checkpointing=true"),
+    ("model=transformer", "positions=learned", "encoder.pre_norm=false", "decoder.pre_norm=false"),
+    ("model=transformer", "decoder.alignment_layer=1", "decoder.gradient_checkpointing=true"),
     ("model=transformer", "r_drop=3", "guided_alignment=1"),
-    ("model=transformer", "model.activation_dropout=0.1", *DROPOUT),
+    ("model=transformer", "encoder.activation_dropout=0.1", "decoder.activation_dropout=0.1", *DROPOUT),
 ]
-SMALL = ("model.hidden_size=8", "model.embedding_size=8")
-SMALL_TRANSFORMER = ("model.size=8", "model.num_heads=2", "model.feedforward_size=8")
+SMALL = ("encoder.size=8", "decoder.size=8", "model.size=8")
+SMALL_TRANSFORMER = (
+    "model.size=8",
+    "encoder.num_heads=2",
+    "decoder.num_heads=2",
+    "encoder.feedforward_size=8",
+    "decoder.feedforward_size=8",
+)
 
 
 def make_step(*overrides: str) -> TrainingStep:

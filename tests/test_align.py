@@ -55,7 +55,7 @@ def make_run(directory: Path, *overrides: str, vocab_size: int = 60) -> Path:
     return directory
 
 
-SMALL = ("model.hidden_size=8", "model.embedding_size=8")
+SMALL = ("encoder.size=8", "decoder.size=8", "model.size=8")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,14 @@ def gru(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory) -> Path:
-    sizes = ("model.size=8", "model.feedforward_size=8", "model.num_heads=2", "model.num_decoder_layers=2")
+    sizes = (
+        "model.size=8",
+        "encoder.feedforward_size=8",
+        "decoder.feedforward_size=8",
+        "encoder.num_heads=2",
+        "decoder.num_heads=2",
+        "decoder.num_layers=2",
+    )
     return make_run(tmp_path_factory.mktemp("transformer"), "model=transformer", *sizes)
 
 
@@ -237,7 +244,7 @@ def test_the_mean_over_layers_is_that_of_all_where_the_model_has_its_own_layer(
     own = tmp_path / "own"
     shutil.copytree(transformer, own)
     config = OmegaConf.load(own / "config.yaml")
-    config.model.alignment_layer = 0
+    config.model.decoder.alignment_layer = 0
     OmegaConf.save(config, own / "config.yaml")
     given = {"src": files["src"], "tgt": files["tgt"], "gold": files["gold"]}
     tables = []
@@ -640,7 +647,13 @@ def test_the_training_text_of_a_run_that_streamed_it_is_read_whole(gru, tmp_path
 
 def test_what_learned_positions_cannot_hold_is_cut_or_left_out_with_a_word(tmp_path, caplog):
     """A source is cut, a translation ends in time, and a forced pair has no weights; the others are as without it."""
-    sizes = ("model.size=8", "model.feedforward_size=8", "model.num_heads=2")
+    sizes = (
+        "model.size=8",
+        "encoder.feedforward_size=8",
+        "decoder.feedforward_size=8",
+        "encoder.num_heads=2",
+        "decoder.num_heads=2",
+    )
     run = Run.load(
         make_run(tmp_path, "model=transformer", "positions=learned", "positions.max_length=12", *sizes)
     )

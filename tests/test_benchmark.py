@@ -28,7 +28,7 @@ from nmt.training.schedules import constant
 
 ROOT = Path(__file__).resolve().parents[1]
 PAD, BOS, EOS, VOCAB = 0, 1, 2, 23
-SIZES = {"gru": ("model.hidden_size=8", "model.embedding_size=8"), "transformer": ("model.size=8",)}
+SIZES = {"gru": ("encoder.size=8", "decoder.size=8", "model.size=8"), "transformer": ("model.size=8",)}
 SIZES["lstm"] = SIZES["gru"]
 TINY_DATA = ("data.num_train=200", "data.num_val=10", "data.num_test=10", "data.tokenizer.vocab_size=300")
 
@@ -129,7 +129,7 @@ def test_a_training_step_multiplies_as_often_as_pytorch_counts(model, kernels, m
 
 
 def test_what_is_computed_twice_to_save_memory_counts_once():
-    plain, twice = (make_step("gru", f"model.gradient_checkpointing={each}") for each in ("false", "true"))
+    plain, twice = (make_step("gru", f"decoder.gradient_checkpointing={each}") for each in ("false", "true"))
     batches = make_batches()
     assert sum(
         count * each.operations for each, count in benchmark.products_of(plain, batches).items()

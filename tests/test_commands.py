@@ -25,8 +25,9 @@ SMALL = [
     "data.num_test=20",
     "data.max_words=12",
     "data.tokenizer.vocab_size=300",
-    "model.hidden_size=32",
-    "model.embedding_size=32",
+    "encoder.size=32",
+    "decoder.size=32",
+    "model.size=32",
     "trainer.accelerator=cpu",
     "trainer.max_epochs=2",
     "trainer.log_every_n_steps=2",
@@ -354,9 +355,9 @@ TRAIN_REFUSALS = {  # a few through the command itself; test_hostile.py has the 
         ["attention=luong"],
         ["luong", "bahdanau", "luong_general", "none"],
     ),
-    "unknown key": (["model.hiden_size=3"], ["model.hiden_size", "did you mean 'model.hidden_size'"]),
+    "unknown key": (["model.hiden_size=3"], ["model.hiden_size", "did you mean '"]),
     "mismatched sizes": (
-        ["attention=luong_dot", "model.encoder.output_size=24"],
+        ["attention=luong_dot", "encoder.output_size=24"],
         ["query_size == key_size", "32", "24"],
     ),
     "missing directory": (
@@ -460,7 +461,7 @@ def test_a_finished_run_that_has_lost_its_scores_is_scored_again_with_what_train
 def test_a_sweep_runs_what_can_be_run(workspace):
     """Dot scores, which need equal sizes, are refused; the general one after them is trained."""
     sweep = workspace / "sweep"
-    settings = [*SMALL, "trainer.max_steps=1", "model.encoder.output_size=null", f"hydra.sweep.dir={sweep}"]
+    settings = [*SMALL, "trainer.max_steps=1", "encoder.output_size=null", f"hydra.sweep.dir={sweep}"]
     settings += ["hydra.sweep.subdir=${hydra:job.num}", f"data.cache_dir={workspace / 'cache'}"]
     ended = call("train", "-m", *settings, "attention=luong_dot,luong_general")
     said = ended.stderr.decode()

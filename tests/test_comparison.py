@@ -81,7 +81,7 @@ class Sweep:
             "run_dir": f"logs/{name}",
             "data": {"reader": reader},
             "model": {"attention": {"_target_": f"nmt.attention.{attention}", "size": len(attention)}},
-            "wiring": {"_target_": "nmt.models.gru.UpdateThenAttend"},
+            "wiring": {"_target_": "nmt.decoders.UpdateThenAttend"},
             "optimizer": {"lr": lr},
             "callbacks": {"checkpoint": {"dirpath": f"logs/{name}/checkpoints"}},
         }

@@ -11,6 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
+from nmt.commands import checks
 from nmt.commands.overrides import settle
 from nmt.errors import UserError
 from nmt.run.building import build_translator
@@ -57,12 +58,17 @@ def test_an_experiment_goes_with_either_choice_of_callbacks(experiment, callback
         ["content=dot", "attention=none"],
         ["normalizer=sparsemax", "attention=none"],
         ["wiring=conditional", "model=transformer"],
-        ["positions=learned"],
     ],
 )
 def test_a_choice_that_could_not_take_effect_does_not_compose(overrides):
     with pytest.raises(ConfigCompositionException, match="Could not override"):
         compose(*overrides)
+
+
+@pytest.mark.parametrize("overrides", [["positions=learned"], ["model=transformer", "cell=lstm"]])
+def test_a_choice_that_nothing_refers_to_is_refused(overrides):
+    with pytest.raises(UserError, match="= has no effect with what else is chosen: leave it out"):
+        checks.train(compose(*overrides), overrides)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,7 @@ def test_the_other_commands_compose(name):
 @pytest.mark.parametrize("wiring", ["its own", *WIRINGS])
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_every_attention_builds_and_takes_a_training_step(attention, wiring):
-    overrides = [f"attention={attention}", "model.hidden_size=8", "model.embedding_size=6"]
+    overrides = [f"attention={attention}", "encoder.size=8", "decoder.size=8", "model.size=6"]
     if attention == "none" and wiring == "conditional":
         pytest.skip("refused: test_gru.py")
     if wiring != "its own":
@@ -126,7 +132,7 @@ def test_attentions_come_with_their_published_wiring():
 
 
 def test_the_four_configurations_score_as_they_are_named():
-    scores = {name: compose(f"attention={name}").model.attention for name in ATTENTIONS if name != "none"}
+    scores = {name: compose(f"attention={name}").attention for name in ATTENTIONS if name != "none"}
     classes = {name: node._target_.rsplit(".", 1)[-1] for name, node in scores.items()}
     assert classes["bahdanau"] == "AdditiveAttention"
     assert classes["luong_dot"] == "DotAttention"
@@ -136,16 +142,16 @@ def test_the_four_configurations_score_as_they_are_named():
     assert classes["normed_bahdanau"] == "NormedAdditiveAttention"
     assert classes["local_m"] == "MonotonicLocalAttention"
     assert classes["local_p"] == "PredictiveLocalAttention"
-    assert compose("attention=none").model.attention is None
+    assert compose("attention=none").attention._target_ == "nmt.attention.no_attention"
 
 
 @pytest.mark.parametrize("content", sorted(path.stem for path in (CONFIGS / "content").glob("*.yaml")))
 @pytest.mark.parametrize("attention", ["local_m", "local_p", "multi_head"])
 def test_whatever_builds_on_a_content_score_takes_any(attention, content):
-    config = compose(f"attention={attention}", f"content={content}", "normalizer=entmax15").model
+    config = compose(f"attention={attention}", f"content={content}", "normalizer=entmax15")
     if attention == "multi_head" and content in ("additive", "concat"):
-        assert config.attention.content.size == config.hidden_size
-    model = build_translator(config, VOCABULARY)
+        assert config.attention.content.size == config.decoder.size
+    model = build_translator(config.model, VOCABULARY)
     src = torch.randint(4, 20, (2, 5))
     logits, weights = model(model.encode(src, src != 0), src, need_weights=True)
     assert logits.isfinite().all()
@@ -154,10 +160,10 @@ def test_whatever_builds_on_a_content_score_takes_any(attention, content):
 
 
 def test_a_model_builds_only_what_is_allowed():
-    config = compose("attention=luong_dot").model
+    config = compose("attention=luong_dot")
     config.attention._target_ = "builtins.exec"
     with pytest.raises(UserError, match=r"may not build builtins\.exec"):
-        build_translator(config, VOCABULARY)
+        build_translator(config.model, VOCABULARY)
 
 
 # Values that are set. Each case: the command, what is set, and what the line says.
@@ -183,7 +189,6 @@ REFUSED = {
     "one bound": ("compare", ["length_bounds=10"], "length_bounds=10: give a list"),
     "words for bounds": ("compare", ["length_bounds=[a,b]"], r"each a whole number, as in length_bounds=\[5,10,15"),
     "one beta": ("train", ["optimizer.betas=0.9"], "optimizer.betas=0.9: give a list, each a number"),
-    "a number for settings": ("train", ["model.cell=5"], "model.cell=5: give settings of its own, model.cell.NAME="),
     "no metric": ("evaluate", ["metrics.bleu=null"], "metrics.bleu=null: .* or leave it out: ~metrics.bleu"),
     "no callback": ("train", ["callbacks.early_stopping=null"], "or leave it out: ~callbacks.early_stopping"),
     "no model": ("train", ["model=[]"], r"a choice is the name of a file .*: model=\[\]"),
@@ -219,10 +224,10 @@ def test_a_value_of_another_kind_than_its_default_is_refused(case):
         ["trainer.limit_train_batches=null", "trainer.limit_val_batches=3", "trainer.val_check_interval=null"],
         ["trainer.check_val_every_n_epoch=null", "trainer.val_check_interval=50", "trainer.devices=auto"],
         ["callbacks.checkpoint.every_n_minutes=null", "callbacks.alignments.layer=1", "~callbacks.early_stopping"],
-        ["model.encoder.output_size=null", "model.readout_size=null", "optimizer.fused=null", "optimizer.lr=1"],
-        ["attention=coverage", "model.attention.max_fertility=3"],
-        ["attention=coverage_fertility", "model.attention.max_fertility=null"],
-        ["model.attention=null", "optimizer.betas=[0.9,1]", "seed=4294967295", "+optimizer.foo=null"],
+        ["encoder.output_size=null", "decoder.readout_size=null", "optimizer.fused=null", "optimizer.lr=1"],
+        ["attention=coverage", "attention.max_fertility=3"],
+        ["attention=coverage_fertility", "attention.max_fertility=null"],
+        ["optimizer.betas=[0.9,1]", "seed=4294967295", "+optimizer.foo=null"],
         ["experiment=bible_grc_en", "data.columns=null", "data.buffer_pairs=50", "data.streaming=9"],
     ],
     ids=lambda overrides: overrides[0],

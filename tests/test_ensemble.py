@@ -24,7 +24,7 @@ CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
 def gru(attention: str, seed: int) -> Translator:
     torch.manual_seed(seed)
-    overrides = [f"attention={attention}", "model.hidden_size=8", "model.embedding_size=6"]
+    overrides = [f"attention={attention}", "encoder.size=8", "decoder.size=8", "model.size=6"]
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
         config = hydra.compose("train", overrides=overrides)
     model = build_translator(config.model, VOCABULARY).double().eval()
@@ -123,7 +123,14 @@ def test_members_that_do_not_fit_are_refused() -> None:
 def test_an_ensemble_reads_no_more_than_its_shortest_member() -> None:
     models = []
     for most in (20, 12):
-        overrides = ["model=transformer", "model.size=8", "model.num_heads=2", "model.feedforward_size=8"]
+        overrides = [
+            "model=transformer",
+            "model.size=8",
+            "encoder.num_heads=2",
+            "decoder.num_heads=2",
+            "encoder.feedforward_size=8",
+            "decoder.feedforward_size=8",
+        ]
         overrides += ["positions=learned", f"positions.max_length={most}"]
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
             config = hydra.compose("train", overrides=overrides)

@@ -28,11 +28,21 @@ from nmt.attention import (
     ScaledDotAttention,
 )
 from nmt.attention.masks import masked_softmax
-from nmt.decoders.recurrent import AttendThenUpdate, Conditional, Decoder, DecoderState, UpdateThenAttend
+from nmt.decoders import RecurrentDecoder
+from nmt.decoders.wirings import (
+    AttendThenUpdate,
+    Conditional,
+    Memory,
+    RecurrentState,
+    UpdateThenAttend,
+    Wiring,
+)
+from nmt.encoders import RecurrentEncoder
 from nmt.layers.cells import GRULayer, LayerNormGRULayer, LSTMLayer
 from nmt.layers.dropout import Dropout
-from nmt.models.base import Memory, select
-from nmt.models.gru import GRUTranslator, RecurrentEncoder
+from nmt.layers.embedding import Embedding
+from nmt.models import EncoderDecoder, select
+from tests.translators import recurrent_translator
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 PAD, BOS, EOS = 0, 1, 2
@@ -102,7 +112,7 @@ every_case = pytest.mark.parametrize(
 )
 
 
-def build(case: Case, *, projected: bool | None = None, **changes) -> GRUTranslator:
+def build(case: Case, *, projected: bool | None = None, **changes) -> EncoderDecoder:
     """A small translator in float64, every parameter (biases, norms and the padding's embedding too) random.
 
     Encoder states are projected to the decoder's size for dot scores, which need it, unless told otherwise.
@@ -129,16 +139,13 @@ def build(case: Case, *, projected: bool | None = None, **changes) -> GRUTransla
         "gradient_checkpointing": False,
         "attention_dropout": 0.0,
         "cell": {"gru": GRULayer, "lstm": LSTMLayer, "norm": LayerNormGRULayer}[case.cell],
-        "encoder": partial(
-            RecurrentEncoder,
-            hidden_size=ENCODER_H,
-            num_layers=case.num_layers,
-            output_size=H if projected else None,
-        ),
+        "encoder_size": ENCODER_H,
+        "num_encoder_layers": case.num_layers,
+        "output_size": H if projected else None,
         "wiring": WIRINGS[case.wiring],
         "attention": (ATTENTIONS | WIDER)[case.score],
     }
-    model = GRUTranslator(**(options | changes)).double().eval()
+    model = recurrent_translator(**(options | changes)).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.6)
@@ -159,7 +166,7 @@ def targets(num: int = B) -> torch.Tensor:
     return torch.cat((torch.full((num, 1), BOS), torch.randint(3, V, (num, T - 1))), dim=1)
 
 
-def teacher_forced(model: GRUTranslator, src, mask, tgt_in):
+def teacher_forced(model: EncoderDecoder, src, mask, tgt_in):
     return model(model.encode(src, mask), tgt_in, need_weights=True)
 
 
@@ -222,7 +229,7 @@ def norm(p, prefix, x):
 
 def reference_encode(p, src, case):
     """Encoder states [S, M], and the top layer's last state of either direction, of one unpadded sentence."""
-    states = [p["src_embedding.weight"][i] for i in src]
+    states = [p["encoder.embedding.weight"][i] for i in src]
     for layer in range(case.num_layers):
         right = cell_of(p, f"encoder.forwards.{layer}", case.cell)
         left = cell_of(p, f"encoder.backwards.{layer}", case.cell)
@@ -246,7 +253,7 @@ def reference_encode(p, src, case):
 
 
 def reference_score(p, score, q, h):
-    a = "decoder.attention"
+    a = "decoder.wiring.attention"
     if score == "bahdanau":  # A.1.2
         return p[f"{a}.v"] @ np.tanh(
             p[f"{a}.query_projection.weight"] @ q + p[f"{a}.key_projection.weight"] @ h
@@ -272,16 +279,16 @@ def reference_forward(model: nn.Module, case: Case, src, tgt_in):
     """Logits [T, V] and weights [T, S] of one unpadded sentence."""
     p = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     states, summary = reference_encode(p, src, case)
-    first = np.split(affine(p, "bridge", summary), {"gru": 1, "lstm": 2, "norm": 1}[case.cell])
+    first = np.split(affine(p, "decoder.bridge", summary), {"gru": 1, "lstm": 2, "norm": 1}[case.cell])
     first[0] = np.tanh(first[0])
     layers = [np.split(part, case.num_layers) for part in first]
     state = [tuple(part[layer] for part in layers) for layer in range(case.num_layers)]
-    cells = [cell_of(p, f"decoder.rnn.layers.{layer}", case.cell) for layer in range(case.num_layers)]
+    cells = [cell_of(p, f"decoder.wiring.rnn.layers.{layer}", case.cell) for layer in range(case.num_layers)]
     top = state[-1][0]
     fed = np.zeros(E)
     logits, all_weights = [], []
     for piece in tgt_in:
-        embedded = p["tgt_embedding.weight"][piece]
+        embedded = p["decoder.embedding.weight"][piece]
         if case.wiring == "attend_then_update":
             context, weights = reference_attend(p, case.score, top, states)
             x = np.concatenate((embedded, context))
@@ -293,7 +300,7 @@ def reference_forward(model: nn.Module, case: Case, src, tgt_in):
             x = state[layer][0] + (below if case.residual and layer > 0 else 0)
         if case.wiring == "conditional":
             context, weights = reference_attend(p, case.score, x, states)
-            state[-1] = cell_of(p, "decoder.transition", case.cell)(context, state[-1])
+            state[-1] = cell_of(p, "decoder.wiring.transition", case.cell)(context, state[-1])
             features = np.concatenate((state[-1][0], context, embedded))
         elif case.wiring == "attend_then_update":
             top = state[-1][0]
@@ -301,13 +308,13 @@ def reference_forward(model: nn.Module, case: Case, src, tgt_in):
         else:
             context, weights = reference_attend(p, case.score, x, states)
             features = np.concatenate((context, x))
-        fed = np.tanh(affine(p, "decoder.readout", features))
-        logits.append(affine(p, "output", norm(p, "norm", fed)))
+        fed = np.tanh(affine(p, "decoder.wiring.readout", features))
+        logits.append(affine(p, "output", norm(p, "decoder.norm", fed)))
         all_weights.append(weights)
     return np.array(logits), all_weights
 
 
-def assert_equals_reference(model: GRUTranslator, case: Case) -> None:
+def assert_equals_reference(model: EncoderDecoder, case: Case) -> None:
     src, mask = sources()
     tgt_in = targets()
     with torch.no_grad():
@@ -340,8 +347,8 @@ def test_translator_with_layer_norm_and_projected_states_is_its_equations(case):
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 def test_encoder_is_torchs_bidirectional_gru_on_packed_sequences(num_layers):
     encoder = RecurrentEncoder(
-        input_size=E,
-        hidden_size=H,
+        embedding=Embedding(V, E, pad_id=PAD),
+        size=H,
         num_layers=num_layers,
         dropout=0.0,
         variational=False,
@@ -357,9 +364,10 @@ def test_encoder_is_torchs_bidirectional_gru_on_packed_sequences(num_layers):
                 ours = (encoder.forwards[layer], encoder.backwards[layer])
                 for half, suffix in zip(ours, ("", "_reverse"), strict=True):
                     getattr(half, f"{name}_l0").copy_(getattr(reference, f"{name}_l{layer}{suffix}"))
-    mask = sources()[1]
+    src, mask = sources()
     embedded = torch.randn(B, S, E, dtype=torch.float64, requires_grad=True)
-    states, summary = encoder(embedded, mask)
+    encoder.embedding.register_forward_hook(lambda *_: embedded)
+    states, _, summary = encoder(src, mask)
 
     packed = nn.utils.rnn.pack_padded_sequence(embedded, LENGTHS, batch_first=True, enforce_sorted=False)
     outputs, h_n = reference(packed)
@@ -387,7 +395,7 @@ def test_rewriting_the_padding_changes_no_output(case):
         torch.testing.assert_close(
             tuple(teacher_forced(model, rewritten, mask, tgt_in)), tuple(before), **EXACT
         )
-        model.src_embedding.weight[PAD] = 1e3
+        model.encoder.embedding.weight[PAD] = 1e3
         torch.testing.assert_close(tuple(teacher_forced(model, src, mask, tgt_in)), tuple(before), **EXACT)
 
 
@@ -467,9 +475,9 @@ def test_fast_unroll_equals_the_plain_loop_gradients_included(score, num_layers)
     embedded = torch.randn(B, T, E, dtype=torch.float64, requires_grad=True)
     inputs = {"embedded": embedded, **dict(model.named_parameters())}
     results = []
-    for unroll in (type(model.decoder).unroll, Decoder.unroll):
+    for unroll in (type(model.decoder.wiring).unroll, Wiring.unroll):
         memory = model.encode(src, mask)
-        readouts, weights, _ = unroll(model.decoder, embedded, model.init_state(memory), memory)
+        readouts, weights, _ = unroll(model.decoder.wiring, embedded, model.init_state(memory), memory)
         loss = (
             readouts * torch.linspace(-1, 1, readouts.numel(), dtype=torch.float64).view_as(readouts)
         ).sum()
@@ -478,7 +486,7 @@ def test_fast_unroll_equals_the_plain_loop_gradients_included(score, num_layers)
         gradients = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True)
         results.append((readouts, weights, dict(zip(inputs, gradients, strict=True))))
     (fast, fast_weights, fast_gradients), (plain, plain_weights, plain_gradients) = results
-    assert type(model.decoder).unroll is not Decoder.unroll
+    assert type(model.decoder.wiring).unroll is not Wiring.unroll
     torch.testing.assert_close(fast, plain, **EXACT)
     assert (fast_weights is None) == (plain_weights is None) == (score == "none")
     if fast_weights is not None:
@@ -585,7 +593,7 @@ DEFAULT = Case("luong_general", "input_feeding", 2)
 
 def test_tied_output_is_the_target_embedding():
     model = build(DEFAULT, tie_output=True)
-    assert model.output.weight is model.tgt_embedding.weight
+    assert model.output.weight is model.decoder.embedding.weight
     untied = sum(p.numel() for p in build(DEFAULT).parameters())
     assert sum(p.numel() for p in model.parameters()) == untied - V * E
     assert_equals_reference(model, DEFAULT)
@@ -593,13 +601,13 @@ def test_tied_output_is_the_target_embedding():
 
 def test_tied_source_is_the_target_embedding():
     model = build(DEFAULT, tie_source=True, joint_vocabulary=True, src_vocab_size=V)
-    assert model.src_embedding.weight is model.tgt_embedding.weight
+    assert model.encoder.embedding.weight is model.decoder.embedding.weight
     assert_equals_reference(model, DEFAULT)
 
 
 def test_untied_tables_are_apart():
     model = build(DEFAULT, joint_vocabulary=True, src_vocab_size=V)
-    tables = (model.src_embedding.weight, model.tgt_embedding.weight, model.output.weight)
+    tables = (model.encoder.embedding.weight, model.decoder.embedding.weight, model.output.weight)
     assert len({table.data_ptr() for table in tables}) == 3
 
 
@@ -610,8 +618,8 @@ def test_ties_train_as_one_parameter():
     with torch.no_grad():
         for parameter in model.parameters():
             parameter -= 0.1 * parameter.grad
-    assert torch.equal(model.output.weight, model.tgt_embedding.weight)
-    assert torch.equal(model.src_embedding.weight, model.tgt_embedding.weight)
+    assert torch.equal(model.output.weight, model.decoder.embedding.weight)
+    assert torch.equal(model.encoder.embedding.weight, model.decoder.embedding.weight)
 
 
 def test_tied_source_without_a_joint_vocabulary_is_refused():
@@ -630,8 +638,15 @@ def test_the_conditional_wiring_without_attention_is_refused():
 
 
 def test_residual_layers_without_a_stack_are_refused():
-    with pytest.raises(ValueError, match=r"residual=true needs a stack"):
-        build(Case("none", "update_then_attend", 1), residual=True)
+    shared = {"embedding": Embedding(V, E, pad_id=PAD), "size": H, "num_layers": 1, "dropout": 0.0}
+    shared |= {"variational": False, "residual": True, "layer_norm": False, "cell": GRULayer}
+    with pytest.raises(ValueError, match=r"encoder\.residual=true needs a stack: set encoder\.num_layers"):
+        RecurrentEncoder(**shared, output_size=None)
+    of_decoder = {"readout_size": None, "attention_dropout": 0.0, "gradient_checkpointing": False}
+    with pytest.raises(ValueError, match=r"decoder\.residual=true needs a stack: set decoder\.num_layers"):
+        RecurrentDecoder(
+            **shared, **of_decoder, memory_size=H, summary_size=H, wiring=AttendThenUpdate, attention=general
+        )
 
 
 def test_dot_scores_on_unprojected_states_are_refused_naming_both_sizes():
@@ -639,9 +654,9 @@ def test_dot_scores_on_unprojected_states_are_refused_naming_both_sizes():
         build(Case("luong_dot", "update_then_attend", 1), projected=False)
 
 
-def untouched(*, embedding_size: int, hidden_size: int, cell: type = GRULayer) -> GRUTranslator:
+def untouched(*, embedding_size: int, hidden_size: int, cell: type = GRULayer) -> EncoderDecoder:
     """A translator as it starts, states projected to the decoder's size."""
-    return GRUTranslator(
+    return recurrent_translator(
         src_vocab_size=V,
         tgt_vocab_size=V,
         joint_vocabulary=True,
@@ -660,8 +675,11 @@ def untouched(*, embedding_size: int, hidden_size: int, cell: type = GRULayer) -
         tie_output=True,
         tie_source=True,
         gradient_checkpointing=False,
+        attention_dropout=0.0,
         cell=cell,
-        encoder=partial(RecurrentEncoder, hidden_size=hidden_size, num_layers=1, output_size=hidden_size),
+        encoder_size=hidden_size,
+        num_encoder_layers=1,
+        output_size=hidden_size,
         wiring=WIRINGS["update_then_attend"],
         attention=general,
     )
@@ -669,7 +687,7 @@ def untouched(*, embedding_size: int, hidden_size: int, cell: type = GRULayer) -
 
 def test_embeddings_start_at_unit_norm_and_padding_at_zero():
     model = untouched(embedding_size=4096, hidden_size=1)
-    norms = model.tgt_embedding.weight.norm(dim=1)
+    norms = model.decoder.embedding.weight.norm(dim=1)
     assert norms[PAD] == 0
     torch.testing.assert_close(norms[PAD + 1 :], torch.ones(V - 1), rtol=0, atol=0.1)
     assert not model.output.bias.any()
@@ -679,10 +697,10 @@ def test_maps_start_as_glorot_and_bengio_say_and_their_biases_at_zero():
     """2010, eq. 16: uniform within sqrt(6 / (in + out)), whose variance is a third of its square."""
     model = untouched(embedding_size=96, hidden_size=64)
     maps = [
-        model.bridge,
+        model.decoder.bridge,
         model.encoder.projection,
-        model.decoder.readout,
-        model.decoder.attention.key_projection,
+        model.decoder.wiring.readout,
+        model.decoder.wiring.attention.key_projection,
     ]
     for layer in maps:
         bound = (6 / sum(layer.weight.shape)) ** 0.5
@@ -694,7 +712,7 @@ def test_maps_start_as_glorot_and_bengio_say_and_their_biases_at_zero():
 @pytest.mark.parametrize(("cell", "gates"), [(GRULayer, 3), (LSTMLayer, 4), (LayerNormGRULayer, 3)])
 def test_each_gate_starts_by_itself_with_orthogonal_recurrences(cell, gates):
     model = untouched(embedding_size=96, hidden_size=64, cell=cell)
-    for layer in (model.encoder.forwards[0], model.encoder.backwards[0], model.decoder.rnn.layers[0]):
+    for layer in (model.encoder.forwards[0], model.encoder.backwards[0], model.decoder.wiring.rnn.layers[0]):
         if cell is LayerNormGRULayer:
             from_input, from_hidden = layer.from_input.weight, layer.from_hidden.weight
         else:
@@ -794,12 +812,12 @@ def test_dropout_is_inactive_in_evaluation_and_active_in_training(case):
 def test_select_takes_rows_of_every_tensor_in_nested_containers():
     x, y, z = torch.randn(3, 2), torch.randn(3), torch.randn(3, 2, 2)
     index = torch.tensor([2, 0, 0, 1])
-    tree = {"a": [x, None], "b": (y, {"c": z}), "d": DecoderState((x,), y, None, None), "e": ()}
+    tree = {"a": [x, None], "b": (y, {"c": z}), "d": RecurrentState((x,), y, None, None), "e": ()}
     picked = select(tree, index)
     assert list(picked) == list(tree)
     assert isinstance(picked["a"], list)
     assert type(picked["b"]) is tuple
-    assert type(picked["d"]) is DecoderState
+    assert type(picked["d"]) is RecurrentState
     assert picked["a"][1] is None
     assert picked["d"].fed is None
     assert picked["e"] == ()

@@ -26,15 +26,15 @@ from nmt.run.directory import Run
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ["a small house stands here", "the house", "", "here stands the small house"]
 TARGETS = ["ở đây có một ngôi nhà nhỏ", "ngôi nhà", "", "ngôi nhà nhỏ ở đây"]
-GRU = ("model.hidden_size=16", "model.embedding_size=16")
+GRU = ("encoder.size=16", "decoder.size=16", "model.size=16")
 CASES = {
     "general": ("attention=luong_general", *GRU),
     "concat": ("attention=luong_concat", *GRU),  # reads its weights in two parts
-    "bahdanau": ("attention=bahdanau", "model.encoder.num_layers=2", *GRU),
+    "bahdanau": ("attention=bahdanau", "encoder.num_layers=2", *GRU),
     "multi_head": ("attention=multi_head", *GRU),
     "none": ("attention=none", "model.tie_output=false", *GRU),
     "lstm": ("model=lstm", *GRU),
-    "transformer": ("model=transformer", "model.size=16", "model.num_heads=2"),
+    "transformer": ("model=transformer", "model.size=16", "encoder.num_heads=2", "decoder.num_heads=2"),
 }
 
 

@@ -12,13 +12,13 @@ from nmt import kernels
 from nmt.attention import GeneralAttention
 from nmt.attention.masks import masked_softmax
 from nmt.data.batching import collate
-from nmt.decoders.recurrent import UpdateThenAttend
+from nmt.decoders import UpdateThenAttend
 from nmt.errors import UserError
 from nmt.layers.cells import GRULayer
-from nmt.models.gru import GRUTranslator, RecurrentEncoder
 from nmt.training import schedules
 from nmt.training.callbacks import AtomicCheckpointIO
 from nmt.training.module import TranslationModule
+from tests.translators import recurrent_translator
 
 LENGTHS = [(3, 9), (5, 2), (4, 4), (7, 3)]  # uneven on purpose
 
@@ -27,7 +27,7 @@ def make_module(
     learning_rate: float = 0.5, guided_alignment: float = 0.0, r_drop: float = 0.0, dropout: float = 0.0
 ) -> TranslationModule:
     torch.manual_seed(7)
-    translator = GRUTranslator(
+    translator = recurrent_translator(
         src_vocab_size=11,
         tgt_vocab_size=11,
         joint_vocabulary=True,
@@ -47,7 +47,10 @@ def make_module(
         tie_source=True,
         gradient_checkpointing=False,
         cell=GRULayer,
-        encoder=partial(RecurrentEncoder, hidden_size=4, num_layers=1, output_size=None),
+        encoder_size=4,
+        num_encoder_layers=1,
+        output_size=None,
+        attention_dropout=0.0,
         wiring=partial(UpdateThenAttend, input_feeding=False),
         attention=partial(GeneralAttention, temperature=1.0, normalizer=masked_softmax),
     )

@@ -34,8 +34,9 @@ SMALL = [
     "data.max_words=8",
     "data.max_tokens=256",
     "data.tokenizer.vocab_size=250",
-    "model.hidden_size=16",
-    "model.embedding_size=16",
+    "encoder.size=16",
+    "decoder.size=16",
+    "model.size=16",
     "model.dropout=0.2",  # so that the random generators matter
     "trainer.accelerator=cpu",
     "trainer.max_epochs=3",
@@ -65,17 +66,25 @@ REGULARISED = [
     "r_drop=2",
     "guided_alignment=0.5",
     "model.word_dropout=0.1",
-    "model.attention_dropout=0.1",
+    "decoder.attention_dropout=0.1",
 ]
 SIZES = {
-    "gru": ["model=gru_layer_norm", "model.variational=true", "model.layer_norm=true"],
+    "gru": [
+        "model=gru_layer_norm",
+        "encoder.variational=true",
+        "decoder.variational=true",
+        "encoder.layer_norm=true",
+        "decoder.layer_norm=true",
+    ],
     "transformer": [
         "model=transformer",
         "model.size=16",
-        "model.feedforward_size=16",
-        "model.num_heads=2",
-        "model.num_encoder_layers=1",
-        "model.num_decoder_layers=1",
+        "encoder.feedforward_size=16",
+        "decoder.feedforward_size=16",
+        "encoder.num_heads=2",
+        "decoder.num_heads=2",
+        "encoder.num_layers=1",
+        "decoder.num_layers=1",
     ],
 }
 

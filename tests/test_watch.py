@@ -271,7 +271,7 @@ def test_a_model_that_gives_no_numbers_ends_validation_in_one_line():
     """As half precision does where it overflows."""
     module = make_module()
     with torch.no_grad():
-        module.translator.tgt_embedding.weight.fill_(torch.nan)
+        module.translator.decoder.embedding.weight.fill_(torch.nan)
     validating = trainer(datamodule=None, val_dataloaders=[batch()], num_val_batches=[1], global_step=12)
     with pytest.raises(UserError, match=r"validation after step 12: the model gives .* lower optimizer\.lr"):
         ScoreValidation(num_samples=0).on_validation_epoch_end(validating, module.eval())

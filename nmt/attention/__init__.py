@@ -15,7 +15,7 @@ from nmt.attention.additive import (
     additive_score,
     chunked_additive_score,
 )
-from nmt.attention.base import Attended, Attention
+from nmt.attention.base import Attended, Attention, no_attention
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.multiplicative import (
     DotAttention,
@@ -48,4 +48,5 @@ __all__ = [
     "ScaledGeneralAttention",
     "additive_score",
     "chunked_additive_score",
+    "no_attention",
 ]

@@ -17,7 +17,7 @@ WHOLE = 2**23  # elements up to which the plain form is faster: it need not comp
 
 def _check_size(size: int) -> None:
     if size < 1:
-        raise ValueError(f"model.attention.size must be at least 1, got {size}")
+        raise ValueError(f"attention.size must be at least 1, got {size}")
 
 
 class AdditiveAttention(Attention):
@@ -122,7 +122,7 @@ class CoverageAttention(AdditiveAttention):
             size=size,
         )
         if max_fertility is not None and not max_fertility > 0:
-            raise ValueError(f"model.attention.max_fertility must be above 0, got {max_fertility}")
+            raise ValueError(f"attention.max_fertility must be above 0, got {max_fertility}")
         self.max_fertility = max_fertility
         self.coverage_projection = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))  # z
         if max_fertility is not None:

@@ -41,7 +41,7 @@ class Attention(nn.Module, ABC):
     def __init__(self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer) -> None:
         super().__init__()
         if not temperature > 0:
-            raise ValueError(f"model.attention.temperature must be above 0, got {temperature}")
+            raise ValueError(f"attention.temperature must be above 0, got {temperature}")
         self.query_size, self.key_size = query_size, key_size
         self.temperature, self.normalizer = temperature, normalizer
         self.dropout: nn.Module = nn.Identity()
@@ -104,3 +104,7 @@ def content_score(
             f"{user} builds on a content score (dot, general, additive, …), not {type(built).__name__}"
         )
     return built
+
+
+def no_attention(*, query_size: int, key_size: int) -> None:
+    """The bottleneck baseline: the decoder knows the source by its first state alone (Sutskever et al. 2014)."""

@@ -23,9 +23,7 @@ class MultiHeadAttention(Attention):
         self, *, query_size: int, key_size: int, content: Callable[..., Attention], num_heads: int
     ) -> None:
         if num_heads < 1 or query_size % num_heads:
-            raise ValueError(
-                f"model.attention.num_heads must divide the query size {query_size}, got {num_heads}"
-            )
+            raise ValueError(f"attention.num_heads must divide the query size {query_size}, got {num_heads}")
         head_size = query_size // num_heads
         score = content_score(content, query_size=head_size, key_size=head_size, user="multi-head attention")
         super().__init__(

@@ -17,7 +17,7 @@ class DotAttention(Attention):
         if query_size != key_size:
             raise ValueError(
                 f"dot scores need query_size == key_size, got {query_size} and {key_size}: "
-                "set model.encoder.output_size to the decoder's hidden_size"
+                "set encoder.output_size to decoder.size"
             )
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer

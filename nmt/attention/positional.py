@@ -32,7 +32,7 @@ class LocationAttention(Attention):
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
         if max_positions < 1:
-            raise ValueError(f"model.attention.max_positions must be at least 1, got {max_positions}")
+            raise ValueError(f"attention.max_positions must be at least 1, got {max_positions}")
         self.projection = kernels.Linear(query_size, max_positions, bias=False)  # W
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
@@ -63,7 +63,7 @@ class LocalAttention(Attention):
             normalizer=score.normalizer,
         )
         if window < 1:
-            raise ValueError(f"model.attention.window must be at least 1, got {window}")
+            raise ValueError(f"attention.window must be at least 1, got {window}")
         self.content, self.window = score, window
 
     @abstractmethod

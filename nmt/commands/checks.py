@@ -27,7 +27,10 @@ OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "max_pairs"
 
 
 def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for an override that says how to learn a vocabulary, where one is given."""
+    """Raise UserError for a choice or a setting that could not take effect."""
+    for group in set(map(key_of, overrides)) & {"cell", "positions"}:  # others fail to compose
+        if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
+            raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
     model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
     if model is None or cfg.resume is not None:
         return

@@ -77,7 +77,7 @@ def explain(error: BaseException, config_name: str) -> str:
 
 
 def _group_of(key: str) -> str:
-    """The config group that a key's node is a choice of: model.attention.size is of attention."""
+    """The config group that a key's node is a choice of: attention.size is of attention."""
     names = key.split(".")[:-1]
     return next((name for name in reversed(names) if (CONFIGS / name).is_dir()), names[0] if names else key)
 
@@ -94,7 +94,7 @@ def _file_of(error: OSError) -> str:
 
 
 def _nearest(key: str, config_name: str) -> str:
-    """`; did you mean 'model.hidden_size'?` for the nearest key that exists, else an empty string."""
+    """`; did you mean 'model.size'?` for the nearest key that exists, else an empty string."""
     known = sorted(_keys(compose(config_name, []))) + sorted(
         path.name for path in CONFIGS.iterdir() if path.is_dir()
     )

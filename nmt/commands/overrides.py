@@ -21,8 +21,8 @@ _OR_NULL = (
     "callbacks.checkpoint.every_n_minutes",
     "data.columns",
     "model.attention",
-    "model.encoder.output_size",
-    "model.attention.max_fertility",
+    "encoder.output_size",
+    "attention.max_fertility",
     "optimizer.fused",
     "trainer.check_val_every_n_epoch",
     "trainer.gradient_clip_val",
@@ -40,9 +40,9 @@ _EXAMPLES: dict[str, Any] = {
     "callbacks.alignments.layer": 0,
     "callbacks.alignments.head": 0,
     "data.buffer_pairs": 100000,
-    "model.alignment_layer": 0,
-    "model.attention.max_fertility": 2.0,
-    "model.readout_size": 192,
+    "decoder.alignment_layer": 0,
+    "attention.max_fertility": 2.0,
+    "decoder.readout_size": 192,
 }
 _SEEDS = range(2**32)  # NumPy's
 # Paths: a directory may be called 2024, which YAML takes for a number.

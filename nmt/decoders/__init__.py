@@ -1,0 +1,17 @@
+"""Decoders: one class a kind, from encoder states to the features that the output layer reads."""
+
+from nmt.decoders.base import Decoder, DecoderStep, Read
+from nmt.decoders.recurrent import RecurrentDecoder
+from nmt.decoders.transformer import TransformerDecoder
+from nmt.decoders.wirings import AttendThenUpdate, Conditional, UpdateThenAttend
+
+__all__ = [
+    "AttendThenUpdate",
+    "Conditional",
+    "Decoder",
+    "DecoderStep",
+    "Read",
+    "RecurrentDecoder",
+    "TransformerDecoder",
+    "UpdateThenAttend",
+]

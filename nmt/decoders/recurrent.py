@@ -1,292 +1,125 @@
-"""Recurrent decoders: how the attention is wired to the recurrence.
+"""The recurrent decoder: a stack of GRU or LSTM layers with an attention, in one of the wirings of `wirings.py`."""
 
-    attend, then update (Bahdanau et al. 2015)     update, then attend (Luong et al. 2015)
-        c_t = attend(s_{t-1})                          s_t = RNN(E y_{t-1}, s_{t-1})
-        s_t = RNN([E y_{t-1}; c_t], s_{t-1})           c_t = attend(s_t)
-        r_t = tanh(W_r [s_t; c_t; E y_{t-1}])          r_t = tanh(W_c [c_t; s_t])
-
-    conditional (Sennrich et al. 2017)
-        s'_t = RNN(E y_{t-1}, s_{t-1})
-        c_t = attend(s'_t)
-        s_t = RNN'(c_t, s'_t)
-        r_t = tanh(W_r [s_t; c_t; E y_{t-1}])
-
-Which score `attend` uses is the attention's business alone. With residual connections, what comes out of the stack,
-the sum over its layers, is s_t (s'_t) in the readout and in a query of the same step; the query s_{t-1} and the second
-transition read the top layer's own state.
-"""
-
-import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from nmt import kernels
-from nmt.attention import Attended, Attention
-from nmt.layers.cells import RecurrentStack, State
-from nmt.layers.dropout import Dropout
-from nmt.models.base import Memory
-
-
-class DecoderState(NamedTuple):
-    """hidden: the stack's states [N, L, H]; position [N]: t, from 0; fed [N, R]: the readout r_{t-1}, where
-    input feeding wants it; past [N, ...]: what the attention remembers, where it does."""
-
-    hidden: State
-    position: Tensor
-    fed: Tensor | None
-    past: Tensor | None
+from nmt.attention import Attention
+from nmt.decoders.base import Decoder, DecoderStep, Read
+from nmt.decoders.wirings import Memory, Readout, RecurrentState, Wiring, WiringSettings
+from nmt.encoders.base import Encoded
+from nmt.layers.cells import initialise_recurrent
+from nmt.layers.dropout import Dropout, VariationalDropout
+from nmt.layers.embedding import Embedding
+from nmt.settings import Count, Share
 
 
-class Readout(NamedTuple):
-    """readout [N, R] or [B, T, R]; its weights [N, S] or [B, T, S], and each head's [N, K, S] or [B, K, T, S]."""
+class RecurrentDecoder(Decoder):
+    """Embeddings, a wiring of recurrence and attention, and its readouts r_1..r_T.
 
-    readout: Tensor
-    weights: Tensor | None
-    heads: Tensor | None
+    Each layer starts from `s_0 = tanh(W_s summary)` (Bahdanau et al. 2015, A.2.2, which takes the backward direction
+    alone); an LSTM's cell starts from a projection of its own, without tanh. Where the encoder has no summary, the
+    mean of its states takes its place. `readout_size`: the width of r_t; None is the embeddings'. `dropout` is on
+    embeddings, between layers and on readouts; with `variational` the units dropped are the same at every position
+    (but between layers). `attention_dropout` drops weights out of the contexts. `layer_norm` normalises the readouts.
+    `step` is for decoding: it drops nothing.
 
-
-@dataclass(frozen=True)
-class DecoderSettings:
-    """What every wiring is built from. `cell` and `attention` build a layer and a mechanism of given sizes."""
-
-    embedding_size: int
-    readout_size: int
-    hidden_size: int
-    num_layers: int
-    dropout: float
-    attention_dropout: float
-    residual: bool
-    memory_size: int
-    gradient_checkpointing: bool
-    cell: Callable[..., Any]
-    attention: Callable[..., Attention] | None
-
-
-class Decoder(nn.Module, ABC):
-    """What all wirings share: the recurrence, and attention over the hypotheses of a beam.
-
-    `step` is the equations, one target position; `unroll` runs a whole target under teacher forcing. With
-    `gradient_checkpointing`, about sqrt(T) positions at a time are computed again for the gradient, so that
-    what the positions between keep does not grow with T.
+    Raises ValueError for a setting that could not take effect.
     """
 
-    def __init__(self, settings: DecoderSettings, *, input_size: int, features_size: int) -> None:
+    def __init__(
+        self,
+        *,
+        embedding: Embedding,
+        memory_size: int,
+        summary_size: int | None,
+        size: Count,
+        num_layers: Count,
+        readout_size: Count | None,
+        dropout: Share,
+        variational: bool,
+        attention_dropout: Share,
+        residual: bool,
+        layer_norm: bool,
+        gradient_checkpointing: bool,
+        cell: Callable[..., Any],
+        wiring: Callable[..., Wiring],
+        attention: Callable[..., Attention | None],
+    ) -> None:
         super().__init__()
-        self.readout_size = settings.readout_size
-        self.gradient_checkpointing = settings.gradient_checkpointing
-        self.attention = None
-        if settings.attention is not None:
-            self.attention = settings.attention(
-                query_size=settings.hidden_size, key_size=settings.memory_size
+        if residual and num_layers == 1:
+            raise ValueError("decoder.residual=true needs a stack: set decoder.num_layers above 1")
+        built = attention(query_size=size, key_size=memory_size)
+        if built is None and attention_dropout:
+            raise ValueError(
+                f"decoder.attention_dropout={attention_dropout} drops attention: attention=none has none"
             )
-            self.attention.dropout = Dropout(settings.attention_dropout)
-        self.rnn = RecurrentStack(
-            cell=settings.cell,
-            input_size=input_size,
-            hidden_size=settings.hidden_size,
-            num_layers=settings.num_layers,
-            dropout=settings.dropout,
-            residual=settings.residual,
+        if built is not None:
+            built.dropout = Dropout(attention_dropout)
+        self.embedding, self.size, self.num_layers = embedding, size, num_layers
+        self.features_size = embedding.embedding_dim if readout_size is None else readout_size
+        self.wiring = wiring(
+            WiringSettings(
+                embedding_size=embedding.embedding_dim,
+                readout_size=self.features_size,
+                hidden_size=size,
+                num_layers=num_layers,
+                dropout=dropout,
+                residual=residual,
+                memory_size=memory_size,
+                gradient_checkpointing=gradient_checkpointing,
+                cell=cell,
+                attention=built,
+            )
         )
-        self.readout = kernels.Linear(features_size, self.readout_size)
+        self.bridge = nn.Linear(
+            summary_size or memory_size, self.wiring.rnn.num_states * num_layers * size
+        )  # W_s
+        self.norm = nn.LayerNorm(self.features_size) if layer_norm else nn.Identity()
+        self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
+        self.apply(initialise_recurrent)
 
-    def init_state(self, hidden: State, memory: Memory) -> DecoderState:
-        """The state before the first step, from the stack's states [B, L, H]."""
-        position = torch.zeros(hidden[0].size(0), dtype=torch.long, device=hidden[0].device)
-        past = None if self.attention is None else self.attention.init_past(memory.mask)
-        return DecoderState(hidden, position, None, past)
+    @property
+    def attention(self) -> Attention | None:
+        return self.wiring.attention
 
-    def attend(self, query: Tensor, memory: Memory, position: Tensor, past: Tensor | None) -> Attended | None:
-        """Attend with query [N, H], N = B * K: the K hypotheses of a sentence share its states."""
-        if self.attention is None:
-            return None
-        size = (memory.states.size(0), -1)  # [N, …] as [B, K, …]
-        context, weights, heads, past = self.attention(
-            query.unflatten(0, size),
-            memory.keys,
-            memory.states,
-            memory.mask,
-            positions=position.view(size),
-            past=None if past is None else past.unflatten(0, size),
-        )
-        return Attended(
-            context.flatten(0, 1),
-            weights.flatten(0, 1),
-            None if heads is None else heads.transpose(1, 2).flatten(0, 1),
-            None if past is None else past.flatten(0, 1),
-        )
+    @property
+    def has_attention(self) -> bool:
+        return self.attention is not None
 
-    @abstractmethod
-    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> tuple[Readout, DecoderState]:
-        """The readout r_t from embedded E y_{t-1} [N, E], and the state after it."""
+    def prepare(self, encoded: Encoded) -> Memory:
+        states, mask, summary = encoded
+        if summary is None:
+            real = mask.unsqueeze(-1)  # [B, S, 1]
+            summary = (states * real).sum(dim=1) / real.sum(dim=1)  # [B, M]
+        keys = None if self.attention is None else self.attention.project_keys(states)
+        return Memory(states, mask, keys, summary)
 
-    def unroll(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Readout:
-        """The readouts of a whole target from embedded [B, T, E]: `step`, T times."""
-        parts = []
-        for segment in self._segments(embedded):
-            part, state = self._run(self._step_through, segment, state, memory)
-            parts.append(part)
-        return _joined(parts)
+    def init_state(self, memory: Memory) -> RecurrentState:
+        size = (self.wiring.rnn.num_states, self.num_layers, self.size)
+        hidden, *cell = self.bridge(memory.summary).unflatten(-1, size).unbind(dim=1)  # [B, L, H] each
+        return self.wiring.init_state((torch.tanh(hidden), *cell), memory)
 
-    def _step_through(
-        self, embedded: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Readout, DecoderState]:
-        readouts = []
-        with kernels.gradients_at_once(active=kernels.fast(embedded)):
-            for embedded_t in embedded.unbind(dim=1):
-                readout, state = self.step(embedded_t, state, memory)
-                readouts.append(readout)
-        stacked, weights, heads = zip(*readouts, strict=True)
-        return Readout(
-            torch.stack(stacked, dim=1),
-            None if weights[0] is None else torch.stack(weights, dim=1),
-            None if heads[0] is None else torch.stack(heads, dim=2),
-        ), state
+    def unroll(self, memory: Memory, tgt_in: Tensor, *, need_weights: bool) -> Read:
+        readout, weights, _ = self._readouts(memory, tgt_in)
+        return Read(self.dropout(self.norm(readout)), weights if need_weights else None)
 
-    def _segments(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """inputs [B, T, …] whole, or in about sqrt(T) parts where parts are computed again."""
-        if not self._recomputes():
-            return (inputs,)
-        return inputs.split(math.ceil(math.sqrt(inputs.size(1))), dim=1)
+    def attentions(self, memory: Memory, tgt_in: Tensor) -> tuple[Tensor | None, None]:
+        _, weights, heads = self._readouts(memory, tgt_in)
+        if weights is None:
+            return None, None
+        heads = weights.unsqueeze(1) if heads is None else heads  # [B, K, T, S]
+        return heads.unsqueeze(1), None
 
-    def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """function(*arguments), computed again for the gradient where that is asked for."""
-        if not self._recomputes():
-            return function(*arguments)
-        return checkpoint(function, *arguments, use_reentrant=False)
+    def step(
+        self, tgt_prev: Tensor, state: RecurrentState, memory: Memory, *, need_weights: bool
+    ) -> DecoderStep:
+        embedded = self.embedding(tgt_prev.unsqueeze(1)).squeeze(1)  # [N, E]
+        read, state = self.wiring.step(embedded, state, memory)
+        return DecoderStep(self.norm(read.readout), state, read.weights if need_weights else None)
 
-    def _recomputes(self) -> bool:
-        return self.gradient_checkpointing and torch.is_grad_enabled()
-
-
-class AttendThenUpdate(Decoder):
-    """Bahdanau's wiring: the query is s_{t-1}, and the context enters the recurrence.
-
-    The readout is a deep output after Bahdanau et al. (2015, A.2.2), with tanh in place of maxout and the new
-    state s_t, as in Nematus. Without attention (`none`) there is no context anywhere.
-    """
-
-    def __init__(self, settings: DecoderSettings) -> None:
-        context_size = 0 if settings.attention is None else settings.memory_size
-        super().__init__(
-            settings,
-            input_size=settings.embedding_size + context_size,
-            features_size=settings.hidden_size + context_size + settings.embedding_size,
-        )
-
-    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> tuple[Readout, DecoderState]:
-        attended = self.attend(state.hidden[0][:, -1], memory, state.position, state.past)
-        context, weights, heads, past = attended or (None, None, None, None)
-        inputs = embedded if context is None else torch.cat((embedded, context), dim=-1)
-        output, hidden = self.rnn(inputs.unsqueeze(1), state.hidden)
-        parts = [output.squeeze(1), embedded] if context is None else [output.squeeze(1), context, embedded]
-        readout = torch.tanh(self.readout(torch.cat(parts, dim=-1)))
-        return Readout(readout, weights, heads), DecoderState(hidden, state.position + 1, None, past)
-
-
-class UpdateThenAttend(Decoder):
-    """Luong's wiring: the query is s_t, and the context reaches the output only.
-
-    With `input_feeding` the last attentional vector s̃_{t-1} = r_{t-1} is joined to the input (Luong et al.
-    2015, 3.3). Without it the recurrence needs no attention, so a whole target runs in one call, unless the
-    mechanism itself must be stepped. Raises ValueError where there is nothing to feed.
-    """
-
-    def __init__(self, settings: DecoderSettings, *, input_feeding: bool) -> None:
-        if input_feeding and settings.attention is None:
-            raise ValueError("input feeding feeds the attentional vector: attention=none has none to feed")
-        context_size = 0 if settings.attention is None else settings.memory_size
-        super().__init__(
-            settings,
-            input_size=settings.embedding_size + (settings.readout_size if input_feeding else 0),
-            features_size=context_size + settings.hidden_size,  # W_c [c_t; s_t]
-        )
-        self.input_feeding = input_feeding
-
-    def init_state(self, hidden: State, memory: Memory) -> DecoderState:
-        state = super().init_state(hidden, memory)
-        if not self.input_feeding:
-            return state
-        return state._replace(fed=hidden[0].new_zeros(hidden[0].size(0), self.readout_size))
-
-    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> tuple[Readout, DecoderState]:
-        inputs = embedded if state.fed is None else torch.cat((embedded, state.fed), dim=-1)
-        output, hidden = self.rnn(inputs.unsqueeze(1), state.hidden)
-        attended = self.attend(output.squeeze(1), memory, state.position, state.past)
-        context, weights, heads, past = attended or (None, None, None, None)
-        readout = self._readout(context, output.squeeze(1))
-        fed = readout if self.input_feeding else None
-        return Readout(readout, weights, heads), DecoderState(hidden, state.position + 1, fed, past)
-
-    def unroll(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Readout:
-        if self.input_feeding or (self.attention is not None and self.attention.must_step):
-            return super().unroll(embedded, state, memory)
-        outputs, _ = self.rnn(embedded, state.hidden)  # [B, T, H]
-        positions = torch.arange(outputs.size(1), device=outputs.device).expand(outputs.shape[:2])
-        parts = [
-            self._run(self._attend_all, *segment, memory)
-            for segment in zip(self._segments(outputs), self._segments(positions), strict=True)
-        ]
-        return _joined(parts)
-
-    def _attend_all(self, outputs: Tensor, positions: Tensor, memory: Memory) -> Readout:
-        """Readouts of the recurrence's outputs [B, T, H] at positions [B, T], all at once."""
-        if self.attention is None:
-            return Readout(self._readout(None, outputs), None, None)
-        context, weights, heads, _ = self.attention(
-            outputs, memory.keys, memory.states, memory.mask, positions=positions, past=None
-        )
-        return Readout(self._readout(context, outputs), weights, heads)
-
-    def _readout(self, context: Tensor | None, output: Tensor) -> Tensor:
-        """Luong eq. 5: s̃_t = tanh(W_c [c_t; s_t])."""
-        features = output if context is None else torch.cat((context, output), dim=-1)
-        return torch.tanh(self.readout(features))
-
-
-class Conditional(Decoder):
-    """The conditional GRU of Nematus (Sennrich et al. 2017, section 4): two transitions around the attention.
-
-    The query s'_t has read the last piece, as in Luong's wiring, and the context enters the recurrence, as in
-    Bahdanau's. The second transition is one cell on the top layer. Raises ValueError without attention.
-    """
-
-    def __init__(self, settings: DecoderSettings) -> None:
-        if settings.attention is None:
-            raise ValueError("the conditional wiring reads a context: attention=none has none to read")
-        super().__init__(
-            settings,
-            input_size=settings.embedding_size,
-            features_size=settings.hidden_size + settings.memory_size + settings.embedding_size,
-        )
-        self.transition = settings.cell(input_size=settings.memory_size, hidden_size=settings.hidden_size)
-
-    def step(self, embedded: Tensor, state: DecoderState, memory: Memory) -> tuple[Readout, DecoderState]:
-        output, hidden = self.rnn(embedded.unsqueeze(1), state.hidden)
-        attended = self.attend(output.squeeze(1), memory, state.position, state.past)
-        assert attended is not None
-        context, weights, heads, past = attended
-        output, top = self.transition.run(context.unsqueeze(1), tuple(part[:, -1] for part in hidden))
-        hidden = tuple(
-            torch.cat((part[:, :-1], new.unsqueeze(1)), dim=1) for part, new in zip(hidden, top, strict=True)
-        )
-        readout = torch.tanh(self.readout(torch.cat((output.squeeze(1), context, embedded), dim=-1)))
-        return Readout(readout, weights, heads), DecoderState(hidden, state.position + 1, None, past)
-
-
-def _joined(parts: list[Readout]) -> Readout:
-    """The readouts of successive segments of a target as those of the whole."""
-    if len(parts) == 1:
-        return parts[0]
-    readouts, weights, heads = zip(*parts, strict=True)
-    return Readout(
-        torch.cat(readouts, dim=1),
-        None if weights[0] is None else torch.cat(weights, dim=1),
-        None if heads[0] is None else torch.cat(heads, dim=2),
-    )
+    def _readouts(self, memory: Memory, tgt_in: Tensor) -> Readout:
+        embedded = self.dropout(self.embedding(tgt_in))  # [B, T, E]
+        return self.wiring.unroll(embedded, self.init_state(memory), memory)

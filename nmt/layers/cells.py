@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from nmt import kernels
 from nmt.layers.dropout import Dropout
-from nmt.layers.initialisation import glorot_, orthogonal_
+from nmt.layers.initialisation import glorot_, initialise_linear, orthogonal_
 
 State = tuple[Tensor, ...]
 
 
-def start_gates(layer: nn.RNNBase, *, gates: int) -> None:
+def initialise_gates(layer: nn.RNNBase, *, gates: int) -> None:
     """Start each gate of a layer by itself: its map of inputs by `glorot_`, its map of states orthogonal, its biases
     at 0."""
     for name, parameter in layer.named_parameters():
@@ -35,7 +35,7 @@ class GRULayer(nn.GRU):
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size, batch_first=True)
-        start_gates(self, gates=3)
+        initialise_gates(self, gates=3)
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
@@ -86,8 +86,8 @@ class LayerNormGRULayer(nn.Module):
                 outputs.append(hidden)
         return torch.stack(outputs, dim=1), (hidden,)
 
-    def start(self) -> None:
-        """Start each gate as `start_gates` does those of a layer without norms."""
+    def initialise(self) -> None:
+        """Start each gate as `initialise_gates` does those of a layer without norms."""
         glorot_(self.from_input.weight, parts=3)
         orthogonal_(self.from_hidden.weight, parts=3)
 
@@ -109,7 +109,7 @@ class LSTMLayer(nn.LSTM):
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size, batch_first=True)
-        start_gates(self, gates=4)
+        initialise_gates(self, gates=4)
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
@@ -174,3 +174,14 @@ class RecurrentStack(nn.Module):
                 outputs = outputs + below
             states.append(after)
         return outputs, tuple(torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
+
+
+def initialise_recurrent(module: nn.Module) -> None:
+    """Initialise the linear layers of a recurrent model as Glorot & Bengio (2010); for `nn.Module.apply`.
+
+    GRU and LSTM layers have initialised themselves; a layer-normalised GRU knows which of its maps are gates.
+    """
+    if isinstance(module, nn.Linear):
+        initialise_linear(module)
+    elif isinstance(module, LayerNormGRULayer):
+        module.initialise()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from nmt import kernels
 from nmt.attention.masks import causal_mask, masked_softmax
 from nmt.layers.dropout import Dropout
-from nmt.layers.initialisation import start_map
+from nmt.layers.initialisation import initialise_linear
 
 
 class KeysValues(NamedTuple):
@@ -21,15 +21,23 @@ class KeysValues(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """What every layer is built from."""
+    """What every layer of a stack is built from. size: the stack's width; memory_size: that of the encoder's states.
+
+    Raises ValueError unless the heads divide the size.
+    """
 
     size: int
+    memory_size: int
     feedforward_size: int
     num_heads: int
     pre_norm: bool
     dropout: float
     attention_dropout: float
     activation_dropout: float
+
+    def __post_init__(self) -> None:
+        if self.size % self.num_heads:
+            raise ValueError(f"num_heads must divide model.size={self.size}, got {self.num_heads}")
 
 
 class Attended(NamedTuple):
@@ -42,7 +50,7 @@ class Attended(NamedTuple):
 def linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
     """`parts` maps of equal shape as one, each started by itself."""
     layer = kernels.Linear(in_size, parts * out_size)
-    start_map(layer, parts=parts)
+    initialise_linear(layer, parts=parts)
     return layer
 
 
@@ -103,7 +111,7 @@ class CrossAttention(MultiHeadAttention):
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__(settings)
         self.query_projection = linear(settings.size, settings.size, parts=1)
-        self.states_projection = linear(settings.size, settings.size, parts=2)  # W_k, W_v
+        self.states_projection = linear(settings.memory_size, settings.size, parts=2)  # W_k, W_v
 
     def project_states(self, states: Tensor) -> KeysValues:
         keys, values = map(self.split, self.states_projection(states).chunk(2, dim=-1))

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.errors import UserError
+from nmt.settings import Count
 
 
 class SinusoidalPositions(nn.Module):
@@ -31,10 +32,8 @@ class SinusoidalPositions(nn.Module):
 class LearnedPositions(nn.Module):
     """Add a learned vector for each of the positions from 0 to `max_length - 1` (Gehring et al. 2017)."""
 
-    def __init__(self, *, size: int, max_length: int) -> None:
+    def __init__(self, *, size: int, max_length: Count) -> None:
         super().__init__()
-        if max_length < 1:
-            raise ValueError(f"positions.max_length={max_length}: give at least 1")
         self.table = nn.Parameter(torch.empty(max_length, size))
         nn.init.normal_(self.table, std=size**-0.5)
 

@@ -1,9 +1,11 @@
-"""The layers of either stack: attention and a feed-forward network, each with its residual and norm."""
+"""The layers of a Transformer: attention and a feed-forward network, each with its residual and norm."""
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from nmt.layers.dropout import Dropout
 from nmt.layers.multi_head import (
@@ -112,3 +114,11 @@ class DecoderLayer(nn.Module):
         x = self.around_cross.leave(x, context)
         x = self.around_feedforward.leave(x, self.feedforward(self.around_feedforward.enter(x)))
         return Decoded(x, own, self_weights, cross_weights)
+
+
+def recomputed(layer: nn.Module, *inputs: Any, active: bool, **needs: bool) -> Any:
+    """layer(*inputs); where `active`, computed again for the gradient, so that nothing inside it is kept."""
+    run = partial(layer, **needs)
+    if not (active and torch.is_grad_enabled()):
+        return run(*inputs)
+    return checkpoint(run, *inputs, use_reentrant=False)

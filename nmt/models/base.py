@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from nmt.decoders.base import Read
+
 
 class Forward(NamedTuple):
     """Teacher-forced output: logits [B, T, V]; weights [B, T, S] where asked for and where the model has any.
@@ -13,13 +15,6 @@ class Forward(NamedTuple):
     """
 
     logits: Tensor
-    weights: Tensor | None
-
-
-class Read(NamedTuple):
-    """What the output layer reads under teacher forcing: features [B, T, R]; weights as in `Forward`."""
-
-    features: Tensor
     weights: Tensor | None
 
 
@@ -41,21 +36,6 @@ class Step(NamedTuple):
     logits: Tensor
     state: Any
     weights: Tensor | None
-
-
-class Memory(NamedTuple):
-    """What the encoder leaves behind, once a sentence.
-
-    states: encoder states [B, S, M].
-    mask: True is a real source token [B, S].
-    keys: what scores are computed against, projected once a sentence [B, S, K] (None where nothing attends).
-    summary: one vector a sentence that starts the decoder [B, E] (None where the decoder needs none).
-    """
-
-    states: Tensor
-    mask: Tensor
-    keys: Any
-    summary: Tensor | None
 
 
 def select(tree: Any, index: Tensor) -> Any:

@@ -1,0 +1,79 @@
+"""The Transformer's encoder: a stack of self-attention and feed-forward layers."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encoders.base import Encoded, Encoder
+from nmt.layers.dropout import Dropout
+from nmt.layers.embedding import Embedding
+from nmt.layers.transformer import EncoderLayer, LayerSettings, recomputed
+from nmt.settings import Count, Share
+
+
+class TransformerEncoder(Encoder):
+    """Self-attention over all positions, layer after layer (Vaswani et al. 2017, 3.1): `h = layers(sqrt(H) E x + P)`.
+
+    H is the embeddings' width. With `pre_norm` a last norm stands above the stack. `positions` adds positions.
+    `dropout` is on embeddings and on what each sublayer adds, `attention_dropout` on attention weights,
+    `activation_dropout` inside the feed-forward layers. With `gradient_checkpointing` the layers are computed again
+    for the gradient, one at a time.
+    """
+
+    def __init__(
+        self,
+        *,
+        embedding: Embedding,
+        feedforward_size: Count,
+        num_heads: Count,
+        num_layers: Count,
+        pre_norm: bool,
+        dropout: Share,
+        attention_dropout: Share,
+        activation_dropout: Share,
+        gradient_checkpointing: bool,
+        positions: Callable[..., nn.Module],
+    ) -> None:
+        super().__init__()
+        size = embedding.embedding_dim
+        settings = LayerSettings(
+            size=size,
+            memory_size=size,
+            feedforward_size=feedforward_size,
+            num_heads=num_heads,
+            pre_norm=pre_norm,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+        )
+        self.embedding, self.output_size = embedding, size
+        self.positions, self.dropout = positions(size=size), Dropout(dropout)
+        self.max_length = getattr(self.positions, "max_length", None)
+        self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(num_layers))
+        # Post-norm layers end in a norm of their own; pre-norm layers end in a bare sum.
+        self.norm = nn.LayerNorm(size) if pre_norm else nn.Identity()
+        self.gradient_checkpointing = gradient_checkpointing
+
+    def forward(self, src: Tensor, src_mask: Tensor) -> Encoded:
+        return self._encode(src, src_mask, need_weights=False)[0]
+
+    def attentions(self, src: Tensor, src_mask: Tensor) -> tuple[Encoded, Tensor]:
+        encoded, weights = self._encode(src, src_mask, need_weights=True)
+        return encoded, torch.stack([each for each in weights if each is not None], dim=1)
+
+    def _encode(
+        self, src: Tensor, src_mask: Tensor, *, need_weights: bool
+    ) -> tuple[Encoded, list[Tensor | None]]:
+        """The encoded source, and each layer's weights [B, K, S, S] where asked for."""
+        embedded = self.embedding(src) * math.sqrt(self.output_size)
+        x = self.dropout(self.positions(embedded, first=0))  # [B, S, H]
+        mask = src_mask[:, None, None]  # [B, 1, 1, S]
+        all_weights = []
+        for layer in self.layers:
+            x, weights = recomputed(
+                layer, x, mask, active=self.gradient_checkpointing, need_weights=need_weights
+            )
+            all_weights.append(weights)
+        return Encoded(self.norm(x), src_mask, None), all_weights

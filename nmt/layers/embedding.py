@@ -1,0 +1,23 @@
+"""Embeddings of pieces."""
+
+from torch import Tensor, nn
+
+from nmt.layers.dropout import WordDropout
+
+
+class Embedding(nn.Embedding):
+    """A vector [size] for each piece, initialised from N(0, 1/size); padding is zero.
+
+    A tied output layer then starts with scores of unit variance. `word_dropout` is the share of pieces whose whole
+    vector is dropped in training (Gal & Ghahramani 2016).
+    """
+
+    def __init__(self, num_pieces: int, size: int, *, pad_id: int, word_dropout: float = 0.0) -> None:
+        super().__init__(num_pieces, size, padding_idx=pad_id)
+        nn.init.normal_(self.weight, std=size**-0.5)
+        nn.init.zeros_(self.weight[pad_id])
+        self.dropout = WordDropout(word_dropout)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids [B, T] as vectors [B, T, size]."""
+        return self.dropout(super().forward(ids))

@@ -1,0 +1,108 @@
+"""The translator that joins any encoder to any decoder.
+
+h = encoder(x)      r_1..r_T = decoder(y, h)      p(y_t | y_<t, x) = softmax(W_y r_t)
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from nmt import kernels
+from nmt.decoders.base import Decoder, Read
+from nmt.encoders.base import Encoder
+from nmt.layers.embedding import Embedding
+from nmt.layers.initialisation import initialise_linear
+from nmt.models.base import Attentions, Step, Translator
+from nmt.settings import Count, Share
+
+
+class EncoderDecoder(Translator):
+    """Embeddings of both languages, an encoder, a decoder, and the output layer W_y.
+
+    `encoder` and `decoder` build their parts of given embeddings and sizes. `size`: the embeddings' width. `dropout` is
+    theirs; `word_dropout` drops whole words of either input. `tie_output`: W_y is the target embedding; `tie_source`:
+    the source embedding is the target's, which needs one joint vocabulary.
+
+    Raises ValueError where sizes or ties do not fit.
+    """
+
+    def __init__(
+        self,
+        *,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        joint_vocabulary: bool,
+        pad_id: int,
+        bos_id: int,
+        eos_id: int,
+        size: Count,
+        dropout: Share,
+        word_dropout: Share,
+        tie_output: bool,
+        tie_source: bool,
+        encoder: Callable[..., Encoder],
+        decoder: Callable[..., Decoder],
+    ) -> None:
+        super().__init__()
+        if tie_source and not joint_vocabulary:
+            raise ValueError(
+                "model.tie_source=true needs one joint vocabulary: "
+                "set model.tie_source=false or data.tokenizer.joint=true"
+            )
+        self.pad_id, self.bos_id, self.eos_id = pad_id, bos_id, eos_id
+        tgt_embedding = Embedding(tgt_vocab_size, size, pad_id=pad_id, word_dropout=word_dropout)
+        src_embedding = (
+            tgt_embedding
+            if tie_source
+            else Embedding(src_vocab_size, size, pad_id=pad_id, word_dropout=word_dropout)
+        )
+        self.encoder = encoder(embedding=src_embedding, dropout=dropout)
+        self.decoder = decoder(
+            embedding=tgt_embedding,
+            memory_size=self.encoder.output_size,
+            summary_size=self.encoder.summary_size,
+            dropout=dropout,
+        )
+        if not self.decoder.has_attention:
+            self.encoder.keep_summary_only()
+        self.output = kernels.Linear(self.decoder.features_size, tgt_vocab_size)  # W_y
+        initialise_linear(self.output)
+        if tie_output:
+            if self.decoder.features_size != size:
+                raise ValueError(
+                    "model.tie_output=true needs an output layer as wide as the embeddings, "
+                    f"got {self.decoder.features_size} and model.size={size}"
+                )
+            self.output.weight = tgt_embedding.weight
+
+    @property
+    def has_attention(self) -> bool:
+        return self.decoder.has_attention
+
+    @property
+    def alignment_layer(self) -> int | None:  # type: ignore[override]
+        return self.decoder.alignment_layer
+
+    @property
+    def max_length(self) -> int | None:
+        limits = (self.encoder.max_length, self.decoder.max_length)
+        return min((each for each in limits if each is not None), default=None)
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Any:
+        return self.decoder.prepare(self.encoder(src, src_mask))
+
+    def read(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Read:
+        return self.decoder.unroll(memory, tgt_in, need_weights=need_weights)
+
+    def attentions(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Attentions:
+        encoded, encoder_self = self.encoder.attentions(src, src_mask)
+        cross, decoder_self = self.decoder.attentions(self.decoder.prepare(encoded), tgt_in)
+        return Attentions(cross, encoder_self, decoder_self)
+
+    def init_state(self, memory: Any) -> Any:
+        return self.decoder.init_state(memory)
+
+    def step(self, tgt_prev: Tensor, state: Any, memory: Any, *, need_weights: bool = False) -> Step:
+        features, state, weights = self.decoder.step(tgt_prev, state, memory, need_weights=need_weights)
+        return Step(self.output(features), state, weights)
