@@ -7,11 +7,11 @@ import torch
 from torch.nn import functional as F
 
 from nmt import kernels
-from nmt.decoding import beam_search, greedy_search
 from nmt.kernels import packed
 from nmt.kernels.packed import map_of, pooled_map
 from nmt.layers.cells import GRULayer
 from nmt.training.losses import output_loss, output_r_drop
+from tests.searches import beam_search, greedy_search
 from tests.test_recurrent import build, every_case, sources
 
 needs_onednn = pytest.mark.skipif(

@@ -11,12 +11,11 @@ from nmt.benchmark.products import (
 )
 from nmt.benchmark.profiles import machine, operator_shares, peak_memory
 from nmt.benchmark.steps import (
-    PRECISIONS,
+    Leave,
     TrainingStep,
     decode_seconds,
     first,
     in_turns,
-    leave,
     num_target_tokens,
     padding_shares,
     sampler_cost,
@@ -35,9 +34,9 @@ from nmt.benchmark.tables import (
 
 __all__ = [
     "LABELS",
-    "PRECISIONS",
     "Cost",
     "Decoding",
+    "Leave",
     "Product",
     "Start",
     "Subject",
@@ -49,7 +48,6 @@ __all__ = [
     "extreme_ratio",
     "first",
     "in_turns",
-    "leave",
     "machine",
     "measure_products",
     "measure_square",

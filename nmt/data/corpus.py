@@ -21,7 +21,7 @@ from nmt.data.lines import digest
 from nmt.data.rows import Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
-from nmt.settings import SPLITS
+from nmt.settings import SPLITS, Count, Whole
 
 _READER_VERSION = 3  # raise it when the same files give other rows
 _ROWS_OF_A_TABLE = 1_000  # of the Hub's
@@ -34,7 +34,7 @@ def read_files(
     tgt_lang: str,
     cache_dir: str | Path,
     columns: Sequence[str] | None = None,
-    streaming: int | None = None,
+    streaming: Count | None = None,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Any]:
     """The splits that the folder `path` holds: train; val (or valid, validation, dev); test.
@@ -54,8 +54,6 @@ def read_files(
         raise UserError(
             f"{directory} is no folder: set data.path to the one with the train, val and test files"
         )
-    if streaming is not None and (type(streaming) is not int or streaming < 1):
-        raise UserError(f"data.streaming={streaming}: give the number of batches of an epoch, or null")
     found = {split: files for split in splits if (files := find(directory, split, languages))}
     if not found or ("train" in splits and "train" not in found):
         raise missing(directory, splits[0], languages)
@@ -84,12 +82,12 @@ def read_grammar(
     src_lang: str,
     tgt_lang: str,
     cache_dir: str | Path,
-    num_train: int,
-    num_val: int,
-    num_test: int,
-    min_words: int = grammar.MIN_WORDS,
-    max_words: int,
-    seed: int,
+    num_train: Count,
+    num_val: Count,
+    num_test: Count,
+    min_words: Count = grammar.MIN_WORDS,
+    max_words: Count,
+    seed: Whole,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Dataset]:
     """The built-in English–Vietnamese corpus, generated once for each setting, then cached.
@@ -148,7 +146,7 @@ def read_hub(
     src_lang: str,
     tgt_lang: str,
     cache_dir: str | Path,
-    streaming: int | None = None,
+    streaming: Count | None = None,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Any]:
     """The splits of the Hub's data set `name`, or of a local copy of its files at `path`.

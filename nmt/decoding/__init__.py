@@ -16,11 +16,14 @@ from nmt.decoding.forced import force_decode
 from nmt.decoding.hypotheses import Hypothesis
 from nmt.decoding.penalties import COVERAGE_FLOOR, coverage_penalty, length_penalty
 from nmt.decoding.sampling import draw, greedy_search, sample
-from nmt.decoding.settings import search
+from nmt.decoding.search import search
+from nmt.decoding.settings import BEAM, DecodingSettings
 
 __all__ = [
+    "BEAM",
     "COVERAGE_FLOOR",
     "Constraints",
+    "DecodingSettings",
     "Hypothesis",
     "PrefixError",
     "beam_search",

@@ -18,13 +18,13 @@ from nmt.data.datamodule import make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.environment import rank
 from nmt.errors import UserError
-from nmt.run.building import build, build_translator, reads_lowercase
+from nmt.run.building import build, build_parts, build_translator, check, reads_lowercase
 from nmt.run.data import read_splits, stored_data
 from nmt.run.files import load_config, write_atomically
-from nmt.settings import key_of
+from nmt.settings import GROUPS, key_of
 from nmt.training import launch, resume
 from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, summarize
-from nmt.training.checks import check_lengths, check_monitors, check_numbers, check_parts, check_trainer
+from nmt.training.checks import check_lengths, check_monitors, check_parts
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
@@ -33,25 +33,13 @@ from nmt.training.vocabulary import make_tokenizer
 
 log = logging.getLogger("train")
 
-# Groups whose options are written down with the run
-NAMED_GROUPS = [
-    "attention",
-    "averaging",
-    "content",
-    "data",
-    "model",
-    "normalizer",
-    "optimizer",
-    "scheduler",
-    "wiring",
-]
-
 # What the parts of this package rely on: batches are drawn anew in each epoch, and dealt to the ranks, by the data
 # module, and the first validation is one of a trained model.
-OF_EVERY_RUN = {
+OF_EVERY_RUN: dict[str, Any] = {
     "reload_dataloaders_every_n_epochs": 1,
     "use_distributed_sampler": False,
     "num_sanity_val_steps": 0,
+    "gradient_clip_algorithm": "norm",
 }
 
 
@@ -64,21 +52,23 @@ def train(
     scores and returns the scores, the others nothing.
     """
     started = time.perf_counter()
-    check_numbers(cfg)
-    check_trainer(cfg.trainer, OF_EVERY_RUN)
+    check(cfg, cfg.trusted)
+    parts: Any = {"trusted": cfg.trusted}
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     if checkpoint is None and rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
-    averaging = [build(cfg.averaging)] if cfg.get("averaging") else []
+    averaging = [build(cfg.averaging, **parts)] if cfg.get("averaging") else []
+    # What was logged after the checkpoint will be logged again.
+    again: Any = {"purge_step": step + 1} if checkpoint else {}
     trainer: L.Trainer = build(
         cfg.trainer,
-        # What was logged after the checkpoint will be logged again.
-        logger=build(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
+        **parts,
+        logger=build(cfg.logger, **parts, **again),
         callbacks=[
             callback
-            for callback in build(cfg.callbacks).values()
+            for callback in build_parts(cfg.callbacks, **parts).values()
             if cfg.trainer.enable_progress_bar or not isinstance(callback, ProgressBar)
         ]
         + averaging,
@@ -92,7 +82,7 @@ def train(
         logging.disable(logging.WARNING)  # rank 0 says it
     warn_of_slow_precision(trainer)
     with launch.first_rank_first(trainer):
-        splits = read_splits(cfg.data)
+        splits = read_splits(cfg.data, **parts)
         if checkpoint is None and trainer.is_global_zero:
             tokenizer = make_tokenizer(cfg.data, splits["train"])
             tokenizer.save(run_dir / "tokenizer")
@@ -106,7 +96,7 @@ def train(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )
     kernels.use(cfg.kernels)
-    translator = build_translator(cfg.model, tokenizer)
+    translator = build_translator(cfg.model, tokenizer, **parts)
     check_parts(cfg, translator, tokenizer)
     check_monitors(
         cfg,
@@ -118,16 +108,17 @@ def train(
     log.info("%s with %s parameters", type(translator).__name__, f"{translator.num_parameters:,}")
     module = TranslationModule(
         translator,
-        optimizer=build(cfg.optimizer),
-        scheduler=build(cfg.scheduler),
+        optimizer=build(cfg.optimizer, **parts),
+        scheduler=build(cfg.scheduler, **parts),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
-        r_drop=cfg.get("r_drop", 0.0),  # runs of earlier versions have none
+        r_drop=cfg.r_drop,
     )
     # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
     trainer.precision_plugin.convert_module(module)
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
-    resolved.pop("resume", None)
+    for name in ("resume", "trusted"):  # of this start, not of the run
+        resolved.pop(name, None)
     resolved.setdefault("choices", _choices())
     if trainer.is_global_zero:
         write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
@@ -193,9 +184,8 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
     cfg.run_dir = str(run_dir)
     keys = [key_of(override) for override in overrides]
     wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
-    keys_given = [key for key in keys if key != "resume"]
+    keys_given = [key for key in keys if key not in ("resume", "trusted")]
     config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]
-    resume.check_targets(config)
     resume.check_places(config, run_dir, keys)
     file, checkpoint = resume.load_checkpoint(run_dir)
     for line in changes:
@@ -203,7 +193,7 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
     if changes and resume.stretches_schedule(stored, config):
         log.warning("the learning rate follows the schedule of the new end from here on")
     step = checkpoint["global_step"]
-    resumed = OmegaConf.create(config)
+    resumed = OmegaConf.create(config | {"trusted": list(cfg.trusted)})
     if "data.cache_dir" not in keys:
         resumed.data = stored_data(resumed.data)
     reason = resume.finished(checkpoint, config)
@@ -228,8 +218,10 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
         with contextlib.suppress(LookupError, TypeError):  # a record of another version, or damaged
             record = checkpoint["training"]
             training = cost(step, record["train_seconds"], record["train_tokens"])
-        split, scores = score(resumed, run_dir, read_splits(resumed.data), device="auto", training=training)
-        log_hyperparameters([build(resumed.logger)], config, split, scores, step=step)
+        split, scores = score(
+            resumed, run_dir, read_splits(resumed.data, trusted=cfg.trusted), device="auto", training=training
+        )
+        log_hyperparameters([build(resumed.logger, trusted=cfg.trusted)], config, split, scores, step=step)
 
 
 def is_sweep() -> bool:
@@ -241,10 +233,11 @@ def _choices() -> dict[str, str]:
     if not HydraConfig.initialized():
         return {}
     choices = HydraConfig.get().runtime.choices
+    recorded = [group.name for group in GROUPS if group.recorded]
     return {
         group.split("@")[0]: str(choices[group])
         for group in sorted(choices)
-        if group.split("/")[0].split("@")[0] in NAMED_GROUPS and choices[group] is not None
+        if group.split("/")[0].split("@")[0] in recorded and choices[group] is not None
     }
 
 
