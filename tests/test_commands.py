@@ -15,7 +15,7 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt import alignment, plotting
-from nmt.data.readers import decoded
+from nmt.data.lines import decoded
 from nmt.run.directory import Run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,8 +25,6 @@ SMALL = [
     "data.num_test=20",
     "data.max_words=12",
     "data.tokenizer.vocab_size=300",
-    "encoder.size=32",
-    "decoder.size=32",
     "model.size=32",
     "trainer.accelerator=cpu",
     "trainer.max_epochs=2",

@@ -101,7 +101,7 @@ def test_the_other_commands_compose(name):
 def test_every_attention_builds_and_takes_a_training_step(attention, wiring):
     overrides = [f"attention={attention}", "encoder.size=8", "decoder.size=8", "model.size=6"]
     if attention == "none" and wiring == "conditional":
-        pytest.skip("refused: test_gru.py")
+        pytest.skip("refused: test_recurrent.py")
     if wiring != "its own":
         overrides.append(f"wiring={wiring}")
     model = build_translator(compose(*overrides).model, VOCABULARY)

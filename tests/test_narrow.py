@@ -16,7 +16,7 @@ from nmt.layers import cells
 from nmt.layers.cells import GRULayer, LSTMLayer
 from nmt.training.losses import output_loss, output_r_drop
 from tests.searches import beam_search
-from tests.test_gru import BOS, EOS, PAD, build, every_case, sources, targets
+from tests.test_recurrent import BOS, EOS, PAD, build, every_case, sources, targets
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from nmt.kernels.packed import map_of, pooled_map
 from nmt.layers.cells import GRULayer
 from nmt.training.losses import output_loss, output_r_drop
 from tests.searches import beam_search, greedy_search
-from tests.test_gru import build, every_case, sources
+from tests.test_recurrent import build, every_case, sources
 
 needs_onednn = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN, and takes weights as they are"

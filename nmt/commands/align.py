@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from nmt import alignment, plotting
 from nmt.alignment import AlignmentScore, Links
-from nmt.data.readers import read_lines
+from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.run.directory import Run
 from nmt.run.files import write_atomically

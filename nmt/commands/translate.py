@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from nmt import alignment, plotting
 from nmt.commands.entry import outlive_reader
-from nmt.data.readers import decoded, read_lines
+from nmt.data.lines import decoded, read_lines
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.building import build

@@ -12,12 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt import metrics
-from nmt.data.corpus import SPLITS
-from nmt.data.readers import read_lines
+from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.run.data import read_whole, stored_data
 from nmt.run.files import score_files
-from nmt.settings import flat
+from nmt.settings import SPLITS, flat
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
 NOT_SETTINGS = (
