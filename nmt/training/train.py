@@ -129,7 +129,7 @@ def train(
         raise KeyboardInterrupt from end
     except Exception as error:
         launch.end_children(trainer)
-        if isinstance(error, MisconfigurationException):
+        if isinstance(error, MisconfigurationException | ZeroDivisionError):  # of a setting that is 0
             raise UserError(f"trainer: {error}") from error
         if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
             raise UserError(
