@@ -16,6 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt import alignment, plotting
 from nmt.data.lines import decoded
+from nmt.decoding import DecodingSettings
 from nmt.run.directory import Run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -158,7 +159,7 @@ def values(events: EventAccumulator, tag: str) -> list[float]:
 def test_what_was_shown_last_is_what_the_last_checkpoint_does(run_dir, events):
     run = Run.load(run_dir, checkpoint="last", device="cpu")
     val = run.split("val")
-    scores, translations = run.score(val, num_bootstrap=0, beam_size=1)
+    scores, translations = run.score(val, DecodingSettings(beam_size=1), num_bootstrap=0)
     for tag, expected in (("bleu", scores["bleu"]), ("chrf", scores["chrf"]), ("aer", scores["aer"])):
         assert values(events, f"val/{tag}")[-1] == pytest.approx(expected["score"], rel=1e-5)
     weights = [run.choose_head(each, None, None) for _, each in run.attentions(val["src"], val["tgt"])]
