@@ -284,8 +284,14 @@ def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path, monkey
         ({}, "run is required"),
         ({"alignment": "a"}, "scored with gold=FILE alone"),
         ({"alignment": "a", "gold": "b", "run": "c"}, "not with run"),
-        ({"run": "r", "src": "s", "tgt": "t", "method": "maximum"}, "method=maximum: Input should be 'argmax'"),
-        ({"run": "r", "src": "s", "tgt": "t", "page": "p.pdf"}, r"page=p\.pdf: String should match pattern .*html"),
+        (
+            {"run": "r", "src": "s", "tgt": "t", "method": "maximum"},
+            "method=maximum: Input should be 'argmax'",
+        ),
+        (
+            {"run": "r", "src": "s", "tgt": "t", "page": "p.pdf"},
+            r"page=p\.pdf: String should match pattern .*html",
+        ),
         ({"alignment": "a", "gold": "b", "method": "mutual"}, "not with method"),
     ],
 )

@@ -261,12 +261,6 @@ def test_what_a_stream_cannot_have_is_refused(folder, tokenizer, changed, messag
         data(folder, tokenizer, **changed)
 
 
-@pytest.mark.parametrize("streaming", [0, -1, True, 2.5])
-def test_an_epoch_of_no_batches_is_refused(folder, streaming):
-    with pytest.raises(UserError, match=r"data\.streaming=.*: give the number of batches of an epoch"):
-        read(folder, streaming)
-
-
 def test_pieces_are_drawn_anew_for_each_pass(folder, tokenizer):
     def drawn(first: int = 0, place: Place | None = None) -> list:
         sampler = PairSampler(tokenizer, 0.3, max_length=60, seed=3)
