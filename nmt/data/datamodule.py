@@ -289,7 +289,7 @@ def _end_by_parent() -> None:
 def make_datamodule(
     settings: Mapping[str, Any], splits: dict[str, Any], tokenizer: Tokenizer, *, seed: int, guided: bool
 ) -> TranslationDataModule:
-    """The data module for the settings of a `data` node: a stream where it sets `streaming`, the batches of an epoch."""
+    """The data module for the settings of a `data` node: a stream where it sets `streaming`."""
     keywords: dict[str, Any] = {
         name: settings[name] for name in ("max_length", "max_ratio", "max_tokens", "num_workers")
     } | {"seed": seed, "guided": guided, "sampling": settings["tokenizer"].get("sampling", 0.0)}
