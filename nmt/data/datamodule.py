@@ -290,3 +290,13 @@ def make_datamodule(
     settings: Mapping[str, Any], splits: dict[str, Any], tokenizer: Tokenizer, *, seed: int, guided: bool
 ) -> TranslationDataModule:
     """The data module of a `data` node: a stream where `streaming` says how many batches an epoch has."""
+    keywords: dict[str, Any] = {
+        name: settings[name] for name in ("max_length", "max_ratio", "max_tokens", "num_workers")
+    } | {"seed": seed, "guided": guided, "sampling": settings["tokenizer"].get("sampling", 0.0)}
+    epoch_batches = settings.get("streaming")
+    if epoch_batches is None:
+        return TranslationDataModule(splits, tokenizer, **keywords)
+    buffer_pairs = settings["buffer_pairs"] or 100_000
+    return StreamingDataModule(
+        splits, tokenizer, epoch_batches=epoch_batches, buffer_pairs=buffer_pairs, **keywords
+    )
