@@ -211,7 +211,12 @@ OWN = [
 TINY = [
     *("model.size=16", "data.tokenizer.vocab_size=300", "data.num_train=60", "data.num_val=5"),
     *("data.num_test=5", "data.max_words=12", "trainer.max_epochs=1", "trainer.accelerator=cpu"),
-    *("trainer.enable_progress_bar=false", "callbacks=minimal", "decoding=greedy", "trainer.log_every_n_steps=1"),
+    *(
+        "trainer.enable_progress_bar=false",
+        "callbacks=minimal",
+        "decoding=greedy",
+        "trainer.log_every_n_steps=1",
+    ),
 ]
 
 
