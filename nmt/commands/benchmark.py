@@ -28,7 +28,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.run.building import build, build_translator, quantise
 from nmt.run.data import read_splits
-from nmt.run.files import check_folders, write_atomically
+from nmt.run.files import write_atomically
 from nmt.settings import key_of
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
@@ -149,15 +149,12 @@ def check(cfg: DictConfig) -> None:
         raise UserError(f"precision={cfg.precision}: choose one of {', '.join(measure.PRECISIONS)}")
     if cfg.data.get("streaming") is not None:
         raise UserError("data.streaming: what is measured takes turns on batches of text that is read whole")
-    check_folders(cfg, "output")
 
 
 def pick_device(name: str) -> torch.device:
     """The device of this name; `auto` is the GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name not in ("cpu", "cuda"):
-        raise UserError(f"device={name}: choose one of auto, cpu, cuda")
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device=cuda: this machine has no GPU that torch can use")
     return torch.device(name)
