@@ -211,7 +211,12 @@ OWN = [
 TINY = [
     *("model.size=16", "data.tokenizer.vocab_size=300", "data.num_train=60", "data.num_val=5"),
     *("data.num_test=5", "data.max_words=12", "trainer.max_epochs=1", "trainer.accelerator=cpu"),
-    *("trainer.enable_progress_bar=false", "callbacks=minimal", "decoding=greedy", "seed=1"),
+    *(
+        "trainer.enable_progress_bar=false",
+        "callbacks=minimal",
+        "decoding=greedy",
+        "trainer.log_every_n_steps=1",
+    ),
 ]
 
 
@@ -249,7 +254,7 @@ def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted
     status, _, error = command("train", *given)
     assert status == 1
     assert (
-        "my_lab.Attention: a run may not build this; if you trust the module my_lab, add trusted=[my_lab]"
+        "my_lab.Encoder: a run may not build this; if you trust the module my_lab, add trusted=[my_lab]"
         in error
     )
     assert not (run / "config.yaml").exists()

@@ -144,13 +144,6 @@ def test_places_reach_into_later_passes(folder, tokenizer):
     assert 0 < place.batch <= 30
 
 
-def test_a_batch_before_the_place_is_not_looked_for(folder, tokenizer):
-    of = stream(folder, tokenizer)
-    of.place = Place(batch=10, number=0, block=1, row=30)
-    with pytest.raises(ValueError, match="batch 9 lies before"):
-        batches(of, 1, 9)
-
-
 def test_shards_come_in_an_order_of_their_own_for_each_pass(folder):
     text: TextStream = read(folder)["train"]
     orders = {tuple(src for src, _ in text.rows(3, number)) for number in range(6)}
