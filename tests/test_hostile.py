@@ -36,10 +36,11 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.data.pairs import Rows, count_shared
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
+from nmt.files import write_together
 from nmt.run.building import build_translator
 from nmt.run.data import read_splits
 from nmt.run.directory import Run
-from nmt.run.files import write_atomically, write_together
+from nmt.run.files import write_atomically
 from nmt.run.scores import write_scores
 from nmt.training import resume, scoring
 from nmt.training.callbacks import AtomicCheckpointIO, TensorBoard
@@ -814,7 +815,7 @@ def test_scores_and_translations_are_written_both_or_not_at_all(tmp_path):
 # From when on the disk is full, in the course of training: before the Nth call of a function, and what the line names.
 
 MOMENTS = {
-    "before the tokenizer": (Tokenizer, "save", 1, "tokenizer: cannot write the tokenizer (File too large)"),
+    "before the tokenizer": (Tokenizer, "save", 1, "joint.model: cannot write (File too large)"),
     "before an event": (EventFile, "write", 5, "events.out.tfevents"),
     "before a picture": (plotting, "to_png", 1, ".png: cannot write (File too large)"),
     "before the best checkpoint": (AtomicCheckpointIO, "save_checkpoint", 1, "best.ckpt: cannot write (File"),

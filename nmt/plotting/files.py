@@ -9,17 +9,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from nmt.errors import WriteError
-from nmt.files import replacing
+from nmt.files import write_together
 from nmt.plotting.fonts import missing_glyphs_logged
 
 
 def to_png(figure: Figure, path: str | Path) -> None:
     """Write a figure as PNG."""
-    content = io.BytesIO()
+    content = io.BytesIO()  # libraries that write files themselves do not say why the disk refused
     with missing_glyphs_logged():
         figure.savefig(content, format="png")
-    _write(path, content)
+    write_together({Path(path): content.getvalue()})
 
 
 def to_svg(figure: Figure, path: str | Path) -> None:
@@ -32,12 +31,12 @@ def to_svg(figure: Figure, path: str | Path) -> None:
     content = io.BytesIO()
     with missing_glyphs_logged(), constant:
         figure.savefig(content, format="svg", metadata={"Date": None})
-    _write(path, content)
+    write_together({Path(path): content.getvalue()})
 
 
 def to_html(page: str, path: str | Path) -> None:
     """Write a page as UTF-8."""
-    _write(path, io.BytesIO(page.encode()))
+    write_together({Path(path): page})
 
 
 def to_array(figure: Figure) -> NDArray[np.uint8]:
@@ -47,17 +46,3 @@ def to_array(figure: Figure) -> NDArray[np.uint8]:
     with missing_glyphs_logged():
         canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
-def _write(path: str | Path, content: io.BytesIO) -> None:
-    """Write a file whole. Raises WriteError; `path` is then as it was.
-
-    A picture is drawn in memory first: libraries that write it themselves do not say why the disk refused.
-    """
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as new:
-            new.write_bytes(content.getbuffer())
-    except OSError as error:
-        raise WriteError(path, error) from error
