@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-slow test-avx2 test-avx512 check format mechanisms reproduction tensorboard setup clean
+.PHONY: train test test-slow test-avx2 test-avx512 lint check format mechanisms reproduction tensorboard setup clean
 
 train: setup            ## the main job: train on the built-in corpus and score its test set
 	$(BIN)/python scripts/train.py $(ARGS)
@@ -27,10 +27,13 @@ test-avx512: export ONEDNN_MAX_CPU_ISA = AVX512_CORE
 test-avx512: setup      ## those that depend on it as a CPU with AVX-512, without VNNI or BF16, runs them
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(BY_PROCESSOR) $(ARGS)
 
-check: setup            ## format, lint, types, tests
+lint: setup             ## format, lint, types, imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint             ## all that CI checks, but for the other processors
 	$(BIN)/python -m pytest -n 2
 
 format: setup           ## let ruff mend what it can

@@ -347,13 +347,6 @@ def test_files_without_lines_give_no_line_and_nothing_to_draw_or_to_search(gru, 
     translate(run=gru, input=empty, alignments=tmp_path / "links")
     assert capsys.readouterr().out == ""
     assert (tmp_path / "out").read_bytes() == (tmp_path / "links").read_bytes() == b""
-    for refused in (
-        lambda: align(**given, page=tmp_path / "page.png"),
-        lambda: translate(run=gru, input=empty, page=tmp_path / "page.svg"),
-        lambda: translate(run=gru, input=written(tmp_path / "blank", ""), page=tmp_path / "page.svg"),
-    ):
-        with pytest.raises(UserError, match="a page needs a sentence or more, got 0"):
-            refused()
     with pytest.raises(UserError, match=r"empty has no lines: there is nothing to search"):
         align(**given, gold=empty, search="true")
 
@@ -373,8 +366,6 @@ def test_a_number_where_a_path_belongs_is_its_name(gru, tmp_path, monkeypatch, c
             align(**{"run": gru, "src": tmp_path / "in", "tgt": tmp_path / "in", key: 5})
     with pytest.raises(UserError, match=r"^5: "):
         translate(run="[5]")
-    with pytest.raises(UserError, match="page=5: String should match pattern"):
-        translate(run=gru, page=5)
     translate(run=gru, input="in", output=1, alignments=2, heatmaps=3)
     align(run=gru, src="in", tgt="1", output=4, heatmaps=5)
     assert {path.name for path in tmp_path.iterdir()} == {"in", "1", "2", "3", "4", "5"}

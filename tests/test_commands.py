@@ -1,5 +1,6 @@
-"""The scripts as a person runs them: one small training run, then every verb over its directory."""
+"""The commands as a person runs them: one small training run, then every verb over its directory."""
 
+import ast
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +17,13 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt import alignment, plotting
+from nmt.commands.entry import COMMANDS
 from nmt.data.lines import decoded
 from nmt.decoding import DecodingSettings
 from nmt.run.directory import Run
+from nmt.run.files import checkpoint_file
+from tests.commands import ROOT, call_unread, refused, run, run_composed, unread
 
-ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
     "data.num_train=400",
     "data.num_val=20",
@@ -32,49 +36,7 @@ SMALL = [
     "trainer.log_every_n_steps=2",
     "trainer.enable_progress_bar=false",
 ]
-
-
-def call(script: str, *arguments: str, stdin: bytes = b"", cwd: Path = ROOT) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PYTHONWARNINGS": "default", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *arguments],
-        input=stdin,
-        capture_output=True,
-        cwd=cwd,
-        env=environment,
-        timeout=300,
-    )
-
-
-def call_unread(
-    script: str, *arguments: str, stdin: bytes = b"", cwd: Path = ROOT
-) -> subprocess.CompletedProcess:
-    """As `call`, with an output that nobody reads, as after `| head`, and that takes each line at once."""
-    environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    nobody, ours = os.pipe()
-    os.close(nobody)
-    try:
-        return subprocess.run(
-            [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *arguments],
-            input=stdin,
-            stdout=ours,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=environment,
-            timeout=300,
-        )
-    finally:
-        os.close(ours)
-
-
-def refused(result: subprocess.CompletedProcess, *fragments: str) -> None:
-    """One clear line on standard error, status 1, no traceback."""
-    message = result.stderr.decode()
-    assert result.returncode == 1, message
-    assert "Traceback" not in message
-    [line] = [line for line in message.splitlines() if ": error: " in line]
-    for fragment in fragments:
-        assert fragment in line, line
+TINY = [*SMALL, "data.num_train=200", "callbacks.alignments.num_sentences=2"]
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +48,17 @@ def workspace(tmp_path_factory) -> Path:
 def run_dir(workspace) -> Path:
     """A tiny run of the main job."""
     directory = workspace / "run"
-    result = call("train", *SMALL, f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}")
-    assert result.returncode == 0, result.stderr.decode()
-    assert b"BLEU" in result.stdout
-    (workspace / "said").write_bytes(result.stdout)
+    ended = run("train", *TINY, f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}")
+    assert ended.status == 0, ended.err
+    assert "BLEU" in ended.out
+    (workspace / "said").write_text(ended.out, "utf-8")
     return directory
 
 
 def test_the_end_says_what_was_trained_how_long_how_well_and_where_it_is(run_dir, workspace):
     said, place = (workspace / "said").read_text("utf-8"), re.escape(str(run_dir))
     for pattern in (
-        r"trained  GRUTranslator, [\d,]{5,} parameters: 2 epochs, \d+ steps",
+        r"trained  RecurrentEncoder \+ RecurrentDecoder, [\d,]{5,} parameters: 2 epochs, \d+ steps",
         r"time     0:\d\d:\d\d over [\d,]+ target pieces, [\d,]+ a second",
         r"memory   \d\.\d\d GiB at most; this process held \d+ MiB at the first validation and \d+ MiB at the last",
         rf"run      {place}: checkpoints/, and tensorboard --samples_per_plugin images=200 --logdir {place}",
@@ -107,11 +69,11 @@ def test_the_end_says_what_was_trained_how_long_how_well_and_where_it_is(run_dir
 
 def test_a_run_directory_holds_what_the_contract_names(run_dir):
     names = {str(path.relative_to(run_dir)) for path in run_dir.rglob("*") if path.is_file()}
-    assert {"config.yaml", "metrics.json", "hypotheses.txt"} <= names
+    assert {"config.yaml", "metrics.json", "hypotheses.txt", "train.log"} <= names
     assert {"checkpoints/best.ckpt", "checkpoints/last.ckpt", "tokenizer/joint.model"} <= names
     assert any(name.startswith("events.out.tfevents") for name in names)
     pictures = [Path(name).suffix for name in names if name.startswith("alignments/")]
-    assert sorted(pictures) == [".gif"] * 4 + [".png"] * 8  # 4 sentences, 2 validations
+    assert pictures == [".png"] * 4  # 2 sentences, 2 validations
     scores = json.loads((run_dir / "metrics.json").read_text("utf-8"))
     assert scores["split"] == "test"
     assert scores["num_sentences"] == 20
@@ -142,7 +104,7 @@ def test_tensorboard_has_the_tags_of_the_contract(run_dir):
         "test/bleu",
     } <= set(tags["scalars"])
     images = [tag for tag in tags["images"] if tag.startswith("val/alignment/")]
-    assert len(images) == 4
+    assert len(images) == 2
     assert all(len(events.Images(tag)) == 2 for tag in images)
     assert "val/translations/text_summary" in tags["tensors"]
 
@@ -157,12 +119,12 @@ def values(events: EventAccumulator, tag: str) -> list[float]:
 
 
 def test_what_was_shown_last_is_what_the_last_checkpoint_does(run_dir, events):
-    run = Run.load(run_dir, checkpoint="last", device="cpu")
-    val = run.split("val")
-    scores, translations = run.score(val, DecodingSettings(beam_size=1), num_bootstrap=0)
+    loaded = Run.load(run_dir, checkpoint="last", device="cpu")
+    val = loaded.split("val")
+    scores, translations = loaded.score(val, DecodingSettings(beam_size=1), num_bootstrap=0)
     for tag, expected in (("bleu", scores["bleu"]), ("chrf", scores["chrf"]), ("aer", scores["aer"])):
         assert values(events, f"val/{tag}")[-1] == pytest.approx(expected["score"], rel=1e-5)
-    weights = [run.choose_head(each, None, None) for _, each in run.attentions(val["src"], val["tgt"])]
+    weights = [loaded.choose_head(each, None, None) for _, each in loaded.attentions(val["src"], val["tgt"])]
     for name, expected in alignment.statistics(weights).items():
         assert values(events, f"val/attention/{name}")[-1] == pytest.approx(expected, rel=1e-4), name
     shown = events.Tensors("val/translations/text_summary")[-1].tensor_proto.string_val[0].decode()
@@ -173,11 +135,11 @@ def test_what_was_shown_last_is_what_the_last_checkpoint_does(run_dir, events):
 
 
 def test_a_picture_shows_the_weights_of_its_step_and_sentence(run_dir, events):
-    run = Run.load(run_dir, checkpoint="last", device="cpu")
-    val = run.split("val")
+    loaded = Run.load(run_dir, checkpoint="last", device="cpu")
+    val = loaded.split("val")
     for tag in [tag for tag in events.Tags()["images"] if tag.startswith("val/alignment/")]:
         row, shown = int(tag.rpartition("/")[2]), events.Images(tag)[-1]
-        [weights] = run.align([val[row]["src"]], [val[row]["tgt"]])
+        [weights] = loaded.align([val[row]["src"]], [val[row]["tgt"]])
         figure = plotting.heatmap(
             weights,
             val[row]["src"].split(),
@@ -199,9 +161,9 @@ def test_what_is_said_at_the_end_is_what_was_logged_and_written(run_dir, workspa
         assert values(events, f"test/{name}") == pytest.approx([scores[name]["score"]])
     aer = scores["aer"]
     assert f"AER  {aer['score']:.3f}  precision {aer['precision']:.3f}  recall {aer['recall']:.3f}\n" in said
-    run = Run.load(run_dir, device="cpu")
-    test = run.split("test")
-    links = [alignment.links_from_weights(each) for each in run.align(test["src"], test["tgt"])]
+    loaded = Run.load(run_dir, device="cpu")
+    test = loaded.split("test")
+    links = [alignment.links_from_weights(each) for each in loaded.align(test["src"], test["tgt"])]
     sures, possibles = zip(*map(alignment.parse_talp, test["alignment"]), strict=True)
     of_links = alignment.score_alignments(links, sures, possibles)
     expected = {"score": of_links.aer, "precision": of_links.precision, "recall": of_links.recall}
@@ -221,29 +183,32 @@ def test_what_is_said_at_the_end_is_what_was_logged_and_written(run_dir, workspa
 
 
 def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(run_dir, workspace):
-    directory, places = workspace / "lower", [f"data.cache_dir={workspace / 'cache'}"]
-    lower = "data.tokenizer.lowercase=true"
+    directory = workspace / "lower"
+    given = [*TINY, f"data.cache_dir={workspace / 'cache'}", "data.tokenizer.lowercase=true"]
+    given += ["trainer.max_epochs=1", "callbacks.alignments.num_sentences=0", "decoding=greedy"]
     refused(
-        call("train", *SMALL, *places, lower, "metrics.chrf.lowercase=false", f"run_dir={directory}"),
+        run_composed(
+            "train", *given, "metrics.chrf.lowercase=false", f"run_dir={workspace / 'cased_scores'}"
+        ),
         "metrics.chrf counts case: give metrics.chrf.lowercase=true",
     )
-    result = call("train", *SMALL, *places, lower, f"run_dir={directory}")
-    assert result.returncode == 0, result.stderr.decode()
+    ended = run("train", *given, f"run_dir={directory}")
+    assert ended.status == 0, ended.err
     scores = json.loads((directory / "metrics.json").read_text("utf-8"))
     assert all("case:lc" in scores[name]["signature"] for name in ("bleu", "chrf"))
-    found = call("translate", f"run={directory}", stdin=b"the cat sleeps .\nThe CAT Sleeps .\n").stdout
-    one, other = found.decode().splitlines()
+    found = run_composed("translate", f"run={directory}", stdin=b"the cat sleeps .\nThe CAT Sleeps .\n").out
+    one, other = found.splitlines()
     assert one == other != ""
     cased, again = "metrics.bleu.lowercase=false", f"output={workspace / 'again'}"
     says = "metrics.bleu counts case: give metrics.bleu.lowercase=true"
-    refused(call("evaluate", f"run={directory}", cased), says)
-    assert call("evaluate", f"run={directory}", again).returncode == 0
+    refused(run_composed("evaluate", f"run={directory}", cased), says)
+    assert run_composed("evaluate", f"run={directory}", again, "decoding=greedy").status == 0
     found = json.loads((workspace / "again" / "metrics.json").read_text("utf-8"))
     assert [found[name] for name in ("bleu", "chrf")] == [scores[name] for name in ("bleu", "chrf")]
     runs = f"runs=[{run_dir},{directory}]"  # the other's text has its case: both are scored without
-    refused(call("compare", runs, cased), says)
-    result = call("compare", runs, "num_bootstrap=20", "num_trials=20", f"output={workspace / 'both'}")
-    assert result.returncode == 0, result.stderr.decode()
+    refused(run_composed("compare", runs, cased), says)
+    ended = run_composed("compare", runs, "num_bootstrap=20", "num_trials=20", f"output={workspace / 'both'}")
+    assert ended.status == 0, ended.err
     rows = json.loads((workspace / "both" / "comparison.json").read_text("utf-8"))["runs"]
     assert all("case:lc" in row[f"{name}_signature"] for row in rows for name in ("bleu", "chrf"))
     assert rows[1]["bleu"] == scores["bleu"]["score"]
@@ -251,7 +216,7 @@ def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(run_dir,
     shutil.copytree(directory, cased)
     config = (cased / "config.yaml").read_text("utf-8")
     (cased / "config.yaml").write_text(config.replace("lowercase: true", "lowercase: false"), "utf-8")
-    together = call("translate", f"run=[{directory},{cased}]", stdin=b"the cat sleeps .\n")
+    together = run_composed("translate", f"run=[{directory},{cased}]", stdin=b"the cat sleeps .\n")
     refused(together, "have different tokenizers")
 
 
@@ -260,14 +225,14 @@ def test_evaluate_repeats_the_scores_of_training_also_after_a_move(run_dir, work
     moved = workspace / "moved"
     shutil.copytree(run_dir, moved)
     (moved / "metrics.json").unlink()
-    result = call("evaluate", f"run={moved}")
-    assert result.returncode == 0, result.stderr.decode()
+    ended = run("evaluate", f"run={moved}")
+    assert ended.status == 0, ended.err
     found = json.loads((moved / "metrics.json").read_text("utf-8"))
     for metric in ("bleu", "chrf", "ter", "aer"):
         assert found[metric] == expected[metric]
     assert (moved / "hypotheses.txt").read_bytes() == (run_dir / "hypotheses.txt").read_bytes()
-    result = call("evaluate", f"run={moved}", "split=val", "decoding=greedy", "num_bootstrap=0")
-    assert result.returncode == 0, result.stderr.decode()
+    ended = run_composed("evaluate", f"run={moved}", "split=val", "decoding=greedy", "num_bootstrap=0")
+    assert ended.status == 0, ended.err
     scores = json.loads((moved / "metrics_val.json").read_text("utf-8"))
     assert scores["split"] == "val"
     assert scores["bleu"]["ci"] is None
@@ -284,13 +249,48 @@ def test_the_hypotheses_score_the_same_with_sacrebleus_own_command(run_dir, work
         assert scores[own]["score"] == pytest.approx(theirs["score"], abs=1e-4)
 
 
+def files_though_unread(run_dir: Path, folder: Path) -> list[str]:
+    return [f"run={run_dir}", f"alignments={folder / 'links'}", f"heatmaps={folder / 'pictures'}"]
+
+
+def assert_whole(folder: Path) -> None:
+    assert (folder / "links").read_text("utf-8").count("\n") == 1
+    assert list((folder / "pictures").glob("*.png"))
+
+
 def test_translate_writes_its_files_though_nobody_reads_its_lines(run_dir, tmp_path):
-    arguments = [f"run={run_dir}", f"alignments={tmp_path / 'links'}", f"heatmaps={tmp_path / 'pictures'}"]
-    result = call_unread("translate", *arguments, stdin=b"the cat sleeps .\n")
-    message = result.stderr.decode()
-    assert (result.returncode, "Traceback" in message) == (0, False), message
-    assert (tmp_path / "links").read_text("utf-8").count("\n") == 1
-    assert list((tmp_path / "pictures").glob("*.png"))
+    arguments = files_though_unread(run_dir, tmp_path)
+    with unread() as stdout:
+        ended = run_composed("translate", *arguments, stdin=b"the cat sleeps .\n", stdout=stdout)
+    assert ended.status == 0, ended.err
+    assert_whole(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_process_writes_its_files_though_nobody_reads_its_lines(run_dir, tmp_path):
+    status, said = call_unread(
+        "translate",
+        *files_though_unread(run_dir, tmp_path),
+        stdin=b"the cat sleeps .\n",
+        PYTHONUNBUFFERED="1",
+    )
+    assert (status, "Traceback" in said) == (0, False), said
+    assert_whole(tmp_path)
+
+
+@pytest.mark.parametrize("buffering", ["", pytest.param("1", marks=pytest.mark.slow)])
+def test_training_goes_on_when_nobody_reads_what_it_prints(buffering, workspace):
+    """As in `train.py … | head`, which ends before the run does."""
+    directory = workspace / f"unread{buffering}"
+    status, said = call_unread(
+        "train",
+        *(each for each in TINY if each != "trainer.enable_progress_bar=false"),
+        *("trainer.max_epochs=1", "callbacks.alignments.num_sentences=0", "decoding=greedy"),
+        *(f"data.cache_dir={workspace / 'cache'}", f"run_dir={directory}"),
+        PYTHONUNBUFFERED=buffering,
+    )
+    assert (status, "Traceback" in said) == (0, False), said
+    assert (directory / "metrics.json").exists()
 
 
 def test_translate_gives_one_line_for_each_line(run_dir, workspace):
@@ -303,22 +303,23 @@ def test_translate_gives_one_line_for_each_line(run_dir, workspace):
         "the cat sleeps .",
     ]
     text = "\n".join(lines).encode()  # the last line without its line feed
-    result = call("translate", f"run={run_dir}", stdin=text)
-    assert result.returncode == 0, result.stderr.decode()
-    out = result.stdout.decode().split("\n")
+    ended = run("translate", f"run={run_dir}", "decoding=greedy", stdin=text)
+    assert ended.status == 0, ended.err
+    out = ended.out.split("\n")
     assert len(out) == len(lines) + 1
     assert out[1] == out[2] == out[-1] == ""
     (workspace / "in.txt").write_bytes(text + b"\n")
-    result = call(
+    ended = run_composed(
         "translate",
         f"run={run_dir}",
+        "decoding=greedy",
         f"input={workspace / 'in.txt'}",
         f"output={workspace / 'out.txt'}",
         f"alignments={workspace / 'out.align'}",
         f"heatmaps={workspace / 'pictures'}",
     )
-    assert result.returncode == 0, result.stderr.decode()
-    assert result.stdout == b""
+    assert ended.status == 0, ended.err
+    assert ended.out == ""
     assert (workspace / "out.txt").read_text("utf-8").split("\n") == out
     alignments = (workspace / "out.align").read_text("utf-8").split("\n")
     assert len(alignments) == len(lines) + 1
@@ -332,9 +333,9 @@ def test_translate_gives_one_line_for_each_line(run_dir, workspace):
 
 def test_translate_gives_the_n_best(run_dir):
     text = b"the old teacher reads a book .\nthe cat sleeps .\n"
-    result = call("translate", f"run={run_dir}", "num_best=3", stdin=text)
-    assert result.returncode == 0, result.stderr.decode()
-    rows = [line.split(" ||| ") for line in result.stdout.decode().splitlines()]
+    ended = run_composed("translate", f"run={run_dir}", "num_best=3", stdin=text)
+    assert ended.status == 0, ended.err
+    rows = [line.split(" ||| ") for line in ended.out.splitlines()]
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
     for group in (rows[:3], rows[3:]):
         scores = [float(row[2]) for row in group]
@@ -344,8 +345,8 @@ def test_translate_gives_the_n_best(run_dir):
 def test_three_lines_in_a_notebook(run_dir):
     from nmt import Run
 
-    run = Run.load(run_dir)
-    best = run.translate(["the old teacher reads a book ."])[0]
+    loaded = Run.load(run_dir)
+    best = loaded.translate(["the old teacher reads a book ."])[0]
     assert best.weights.shape == (len(best.target_words), len(best.source_words))
 
 
@@ -369,12 +370,10 @@ TRAIN_REFUSALS = {  # a few through the command itself; test_hostile.py has the 
 @pytest.mark.parametrize("case", TRAIN_REFUSALS)
 def test_train_refuses(case, workspace):
     overrides, fragments = TRAIN_REFUSALS[case]
-    small = [s for s in SMALL if not s.startswith(("data.num", "data.max")) or "data=files" not in overrides]
+    small = [s for s in TINY if not s.startswith(("data.num", "data.max")) or "data=files" not in overrides]
     directory = workspace / "refused" / case.replace(" ", "_")
-    result = call(
-        "train", *small, *overrides, f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}"
-    )
-    refused(result, *fragments)
+    cache = f"data.cache_dir={workspace / 'cache'}"
+    refused(run("train", *small, *overrides, f"hydra.run.dir={directory}", cache), *fragments)
     assert not (directory / "checkpoints").exists()
 
 
@@ -384,20 +383,20 @@ def damaged(run_dir: Path, workspace: Path, name: str) -> Path:
     return copy
 
 
-def test_evaluate_and_translate_refuse_what_is_no_run(run_dir, workspace):
-    refused(call("evaluate", "run=nowhere"), "nowhere", "no such run directory")
+def test_evaluate_and_translate_refuse_what_is_no_run(workspace):
+    refused(run_composed("evaluate", "run=nowhere"), "nowhere", "no such run directory")
     (workspace / "empty").mkdir()
-    refused(call("translate", f"run={workspace / 'empty'}"), "empty", "config.yaml")
-    refused(call("evaluate"), "run=")
+    refused(run_composed("translate", f"run={workspace / 'empty'}"), "empty", "config.yaml")
+    refused(run("evaluate"), "run=")
 
 
 def test_evaluate_refuses_a_run_without_its_tokenizer(run_dir, workspace):
     copy = damaged(run_dir, workspace, "tokenizer")
     shutil.rmtree(copy / "tokenizer")
-    refused(call("evaluate", f"run={copy}"), "tokenizer")
+    refused(run_composed("evaluate", f"run={copy}"), "tokenizer")
 
 
-@pytest.mark.parametrize("kind", ["truncated", "text", "missing", "another model"])
+@pytest.mark.parametrize("kind", ["truncated", "text", "another model"])
 def test_evaluate_refuses_a_broken_checkpoint(kind, run_dir, workspace):
     copy = damaged(run_dir, workspace, kind.replace(" ", "_"))
     checkpoint = copy / "checkpoints" / "best.ckpt"
@@ -405,13 +404,11 @@ def test_evaluate_refuses_a_broken_checkpoint(kind, run_dir, workspace):
         checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
     elif kind == "text":
         checkpoint.write_text("not a checkpoint")
-    elif kind == "missing":
-        checkpoint.unlink()
     else:
         config = copy / "config.yaml"
-        config.write_text(config.read_text("utf-8").replace("hidden_size: 32", "hidden_size: 16"), "utf-8")
+        config.write_text(config.read_text("utf-8").replace("size: 32", "size: 16"), "utf-8")
     before = (copy / "metrics.json").read_bytes()
-    refused(call("evaluate", f"run={copy}"), "best.ckpt")
+    refused(run_composed("evaluate", f"run={copy}"), "best.ckpt")
     assert (copy / "metrics.json").read_bytes() == before
 
 
@@ -420,21 +417,25 @@ def test_a_stored_configuration_may_build_nothing_but_models_and_readers(run_dir
     config = copy / "config.yaml"
     text = config.read_text("utf-8").replace("nmt.attention.GeneralAttention", "os.system")
     config.write_text(text, "utf-8")
-    refused(call("translate", f"run={copy}", stdin=b"x\n"), "os.system")
+    refused(run_composed("translate", f"run={copy}", stdin=b"x\n"), "os.system")
 
 
 def test_translate_refuses_bad_input(run_dir, workspace):
-    refused(call("translate", f"run={run_dir}", stdin=b"fine\n\xff\xfe\n"), "line 2", "UTF-8")
-    refused(call("translate", f"run={run_dir}", stdin="fine\n".encode("utf-16-le")), "line 1", "NUL byte")
-    refused(call("translate", f"run={run_dir}", "input=missing.txt"), "missing.txt")
-    refused(call("translate", f"run={run_dir}", f"input={ROOT}"), str(ROOT))
-    refused(call("translate", "run=5", "output=6"), "5: no such run directory")
-    refused(call("translate", f"run={run_dir}", "output=nowhere/out.txt"), "there is no folder nowhere")
-    refused(call("evaluate", f"run={run_dir}", "split=nothing"), "nothing", "test")
-    refused(call("evaluate", f"run={run_dir}", "decoding.beam_size=0"), "beam_size")
+    refused(run_composed("translate", f"run={run_dir}", stdin=b"fine\n\xff\xfe\n"), "line 2", "UTF-8")
+    refused(
+        run_composed("translate", f"run={run_dir}", stdin="fine\n".encode("utf-16-le")), "line 1", "NUL byte"
+    )
+    refused(run_composed("translate", f"run={run_dir}", "input=missing.txt"), "missing.txt")
+    refused(run_composed("translate", f"run={run_dir}", f"input={ROOT}"), str(ROOT))
+    refused(run_composed("translate", "run=5", "output=6"), "5: no such run directory")
+    refused(
+        run_composed("translate", f"run={run_dir}", "output=nowhere/out.txt"), "there is no folder nowhere"
+    )
+    refused(run_composed("evaluate", f"run={run_dir}", "split=nothing"), "nothing", "test")
+    refused(run_composed("evaluate", f"run={run_dir}", "decoding.beam_size=0"), "beam_size")
     kept = workspace / "kept.txt"
     kept.write_text("good\n")
-    refused(call("translate", f"run={run_dir}", f"output={kept}", stdin=b"\xff\n"), "line 1")
+    refused(run_composed("translate", f"run={run_dir}", f"output={kept}", stdin=b"\xff\n"), "line 1")
     assert kept.read_text() == "good\n"
 
 
@@ -446,7 +447,7 @@ def test_a_finished_run_that_has_lost_its_scores_is_scored_again_with_what_train
     copy = workspace / "unscored"
     shutil.copytree(run_dir, copy)
     (copy / "metrics.json").unlink()
-    assert call("train", f"resume={copy}").returncode == 0
+    assert run("train", f"resume={copy}").status == 0
     found, expected = (json.loads((each / "metrics.json").read_text()) for each in (copy, run_dir))
     clock = ("seconds", "tokens_per_second")  # which went on a little after the last checkpoint
     for name in clock:
@@ -457,17 +458,155 @@ def test_a_finished_run_that_has_lost_its_scores_is_scored_again_with_what_train
     assert [(row.step, row.value) for row in rows[0]] == 2 * [(row.step, row.value) for row in rows[1]]
 
 
+def test_a_run_without_its_best_checkpoint_is_read_from_its_last(run_dir, workspace, caplog):
+    copy = damaged(run_dir, workspace, "best")
+    (copy / "checkpoints" / "best.ckpt").unlink()
+    last = copy / "checkpoints" / "last.ckpt"
+    warning = f"{copy} has no best.ckpt yet: its last checkpoint is taken"
+    assert checkpoint_file(copy, "best") == last
+    assert caplog.messages == [warning]
+    assert checkpoint_file(copy, "last") == checkpoint_file(copy, str(last)) == last
+    assert caplog.messages == [warning]
+    last.unlink()
+    refused(run_composed("evaluate", f"run={copy}"), "best.ckpt: no such checkpoint")
+    refused(run_composed("evaluate", f"run={copy}", "checkpoint=last"), "last.ckpt: no such checkpoint")
+
+
+def test_a_run_that_ends_before_its_first_validation_is_scored_and_can_be_used(workspace, caplog):
+    directory = workspace / "short"
+    given = ["trainer.max_steps=2", "decoding=greedy", f"data.cache_dir={workspace / 'cache'}"]
+    ended = run("train", *TINY, *given, f"run_dir={directory}")
+    assert ended.status == 0, ended.err
+    assert "BLEU" in ended.out
+    assert not (directory / "checkpoints" / "best.ckpt").exists()
+    scores = json.loads((directory / "metrics.json").read_text("utf-8"))
+    assert scores["checkpoint"] == "last"
+    warning = "has no best.ckpt yet: its last checkpoint is taken"
+    ended = run("evaluate", f"run={directory}", "decoding=greedy", "num_bootstrap=0")
+    assert (ended.status, warning in ended.err) == (0, True), ended.err
+    ended = run("translate", f"run={directory}", "decoding=greedy", stdin=b"the cat sleeps .\n")
+    assert (ended.status, warning in ended.err, ended.out.count("\n")) == (0, True, 1), ended.err
+    assert len(Run.load(directory, device="cpu").translate(["the cat sleeps ."])) == 1
+    assert warning in caplog.text
+
+
 def test_a_sweep_runs_what_can_be_run(workspace):
     """Dot scores, which need equal sizes, are refused; the general one after them is trained."""
     sweep = workspace / "sweep"
-    settings = [*SMALL, "trainer.max_steps=1", "encoder.output_size=null", f"hydra.sweep.dir={sweep}"]
+    settings = [*TINY, "trainer.max_steps=1", "encoder.output_size=null", f"hydra.sweep.dir={sweep}"]
     settings += ["hydra.sweep.subdir=${hydra:job.num}", f"data.cache_dir={workspace / 'cache'}"]
-    ended = call("train", "-m", *settings, "attention=luong_dot,luong_general")
-    said = ended.stderr.decode()
-    assert ended.returncode == 1, said
+    ended = run("train", "-m", *settings, "attention=luong_dot,luong_general")
+    said = ended.err
+    assert ended.status == 1, said
     assert "Traceback" not in said
     first, last = (line for line in said.splitlines() if ": error: " in line)
     assert "32" in first
     assert last.endswith("1 of the runs of this sweep failed, see their errors above: 0 (from 0)")
     assert not (sweep / "0" / "metrics.json").exists()
     assert (sweep / "1" / "metrics.json").exists()
+
+
+# What a command imports. Each is slow to import: seconds that a refusal does not wait for.
+
+IN_ONE_INTERPRETER = """
+import contextlib, io, json, sys
+from nmt.commands import run_command
+
+ended = []
+for name, *arguments in json.loads(sys.argv[1]):
+    sys.argv = [f"{name}.py", *arguments]
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        try:
+            status = run_command(name)
+        except SystemExit as end:
+            status = end.code
+    ended.append([status, said.getvalue()])
+print(json.dumps({"ended": ended, "modules": sorted({name.partition(".")[0] for name in sys.modules})}))
+"""
+HEAVY = {"torch", "lightning", "datasets", "pandas", "pyarrow", "matplotlib"}
+LIGHT = [  # what a command is asked, and what it says
+    *(([name, "--help"], f"python scripts/{name}.py") for name in COMMANDS),
+    (["train", "model.hiden_size=3"], "unknown configuration key 'model.hiden_size'"),
+    (["train", "attention=luong"], "no such choice 'attention/luong'"),
+    (["train", "data=files", "data.path=nowhere", "data.src_lang=a", "data.tgt_lang=b"], "nowhere: no such file"),
+    (["evaluate", "run=nowhere"], "nowhere: no such run directory"),
+    (["evaluate", "run=nowhere", "num_bootstrap=null"], "num_bootstrap=null: "),
+    (["translate", "run=nowhere", "input=missing"], "missing: no such file"),
+    (["align", "run=nowhere", "src=missing", "tgt=missing"], "missing: no such file"),
+    (["compare", "runs=nowhere"], "nowhere: no such run directory"),
+    (["benchmark", "device=tpu"], "device=tpu: choose one of"),
+]  # fmt: skip
+MORE = [
+    (["train", "data.max_tokens=many"], "data.max_tokens=many: "),
+    (["train", "resume=nowhere"], "nowhere is no run to resume"),
+    (["train", "--bogus"], "unrecognized arguments: --bogus"),
+    (["evaluate"], "run is required"),
+    (["evaluate", "run=nowhere", "split=dev"], "split=dev: choose one of"),
+    (["translate", "run=nowhere"], "nowhere: no such run directory"),
+    (["translate", "run=nowhere", "num_best=0"], "num_best=0: "),
+    (["align", "run=nowhere", "src=README.md", "tgt=LICENSE"], "nowhere: no such run directory"),
+    (["align", "run=nowhere", "method=best"], "method=best: choose one of"),
+    (["compare"], "runs is required"),
+    (["compare", "runs=nowhere", "split=dev"], "split=dev: choose one of"),
+    (["compare", "runs=nowhere", "refs=missing"], "missing: no such file"),
+    (["benchmark", "modle=gru"], "unknown configuration key 'modle'"),
+    (["benchmark", "num_batches=null"], "num_batches=null: "),
+    (["benchmark", "compare=[missing,README.md]"], "missing: no such file"),
+]
+
+
+@pytest.mark.parametrize("cases", [LIGHT, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
+def test_help_and_refusals_that_need_no_model_import_no_library_of_models(cases):
+    asked = json.dumps([arguments for arguments, _ in cases])
+    command = [sys.executable, "-c", IN_ONE_INTERPRETER, asked]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    found = json.loads(result.stdout)
+    for (arguments, fragment), (status, said) in zip(cases, found["ended"], strict=True):
+        assert fragment in said, (arguments, said)
+        assert (status or 0) == (0 if "--help" in arguments else 2 if "--bogus" in arguments else 1), (
+            arguments
+        )
+    assert not HEAVY & set(found["modules"])
+
+
+def test_a_line_is_translated_without_what_only_training_needs(run_dir):
+    """By a process: its input comes through a pipe, and `nmt.Run` is all that it needs."""
+    script = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__'); "
+    script += "from nmt import Run; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    command = [sys.executable, "-c", script, str(ROOT / "scripts" / "translate.py"), f"run={run_dir}"]
+    result = subprocess.run(command, cwd=ROOT, input=b"the cat sleeps .\n", capture_output=True, check=True)
+    line, modules = result.stdout.decode().splitlines()
+    assert line == run_composed("translate", f"run={run_dir}", stdin=b"the cat sleeps .\n").out.strip("\n")
+    assert not {"lightning", "datasets", "pandas", "matplotlib"} & set(ast.literal_eval(modules))
+
+
+@pytest.mark.slow
+def test_the_commands_work_from_a_wheel(tmp_path):
+    """Its configurations come with it."""
+    for name in ("nmt", "configs"):
+        shutil.copytree(ROOT / name, tmp_path / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / "source")
+    build = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
+    subprocess.run([sys.executable, "-c", build], cwd=tmp_path / "source", capture_output=True, check=True)
+    [wheel] = (tmp_path / "source").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "wheel")
+    packed = {
+        str(path.relative_to(tmp_path / "wheel" / "nmt")) for path in (tmp_path / "wheel").rglob("*.yaml")
+    }
+    assert packed == {str(path.relative_to(ROOT)) for path in (ROOT / "configs").rglob("*.yaml")}
+    [points] = (tmp_path / "wheel").glob("*.dist-info/entry_points.txt")
+    assert "nmt = nmt.commands:main" in points.read_text()
+    (tmp_path / "empty").mkdir()
+
+    def nmt(*arguments: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "nmt.commands", *arguments]
+        environment = os.environ | {"PYTHONPATH": str(tmp_path / "wheel")}
+        return subprocess.run(command, cwd=tmp_path / "empty", env=environment, capture_output=True)
+
+    help_of_train = nmt("train", "--help")
+    assert (help_of_train.returncode, b"luong_general" in help_of_train.stdout) == (0, True)
+    refused(nmt("translate", "run=nowhere"), "nowhere: no such run directory")
+    assert not list((tmp_path / "empty").iterdir())

@@ -20,8 +20,9 @@ from nmt import metrics
 from nmt.commands import compare as compare_command
 from nmt.commands.settings import settle
 from nmt.comparison import figures, tables
-from nmt.comparison.runs import find_runs, groups_but_for_seed, label_experiments, label_runs, read_run
+from nmt.comparison.runs import groups_but_for_seed, label_experiments, label_runs, read_run
 from nmt.errors import UserError
+from nmt.run.files import find_runs
 from tests.test_commands import call_unread
 
 ROOT = Path(__file__).resolve().parents[1]

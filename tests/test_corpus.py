@@ -5,6 +5,8 @@ import csv
 import gzip
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import datasets
@@ -20,6 +22,8 @@ from nmt.data.cache import cached_dataset
 from nmt.data.corpus import read_files, read_hub
 from nmt.data.pairs import RATIO_FLOOR, filter_pairs
 from nmt.errors import UserError
+
+TABLES = ("datasets", "pandas", "pyarrow")
 
 # Text that a careless reader changes: separators that are no line ends, blanks, quotes, a blank side.
 PAIRS = [
@@ -362,6 +366,15 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path):
         read(tmp_path)
 
 
+def test_translation_needs_no_tables():
+    """Translation reads lines and makes batches, and starts faster without pandas and Arrow."""
+    modules = ", ".join(
+        f"nmt.data.{name}" for name in ("lines", "layout", "tokenizer", "segmentation", "batching")
+    )
+    program = f"import sys, {modules}; sys.exit(any(name in sys.modules for name in {TABLES}))"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 # Caching.
 
 
@@ -569,11 +582,6 @@ def test_which_of_several_configurations_is_asked_for(tmp_path, monkeypatch, con
     hub(monkeypatch, ValueError(fault))
     with pytest.raises(UserError, match=r"\['a', 'b'\].*data\.reader\.config=NAME"):
         read_from_hub(tmp_path, config=config)
-    write_jsonl(tmp_path, "train")
-    with pytest.raises(
-        UserError, match=r"data\.reader\.config=a is for the Hub, not for .*: leave it out, or"
-    ):
-        read_from_hub(tmp_path, path=tmp_path, config="a")
 
 
 def test_a_local_copy_stands_in_for_the_hub(tmp_path, monkeypatch):

@@ -98,8 +98,6 @@ def test_a_count_is_a_whole_number_of_at_least_one(value):
             {"warmup": None},
             "^part.warmup=null: .* valid bool",
         ),
-        ("nmt.data.corpus.read_files", {"streaming": 0}, "^part.streaming=0: .* or equal to 1"),
-        ("nmt.data.corpus.read_files", {"streaming": True}, "^part.streaming=true: .* valid integer"),
         ("torch.optim.Adam", {"lr": "fast"}, "^part.lr=fast: Input should be a valid number"),
         ("lightning.Trainer", {"precision": "32-true", "devices": -7, "accelerator": "cpu"}, "^part: "),
     ],

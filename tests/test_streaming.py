@@ -17,6 +17,7 @@ from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
+from nmt.run.data import read_splits
 from nmt.training.vocabulary import make_tokenizer
 
 NUM_PAIRS = 100
@@ -144,13 +145,6 @@ def test_places_reach_into_later_passes(folder, tokenizer):
     assert 0 < place.batch <= 30
 
 
-def test_a_batch_before_the_place_is_not_looked_for(folder, tokenizer):
-    of = stream(folder, tokenizer)
-    of.place = Place(batch=10, number=0, block=1, row=30)
-    with pytest.raises(ValueError, match="batch 9 lies before"):
-        batches(of, 1, 9)
-
-
 def test_shards_come_in_an_order_of_their_own_for_each_pass(folder):
     text: TextStream = read(folder)["train"]
     orders = {tuple(src for src, _ in text.rows(3, number)) for number in range(6)}
@@ -259,6 +253,14 @@ def test_the_largest_batch_is_as_large_as_any(folder, tokenizer):
 def test_what_a_stream_cannot_have_is_refused(folder, tokenizer, changed, message):
     with pytest.raises(UserError, match=message):
         data(folder, tokenizer, **changed)
+
+
+@pytest.mark.parametrize("streaming", [0, -1, True, 2.5])
+def test_an_epoch_of_no_batches_is_refused(folder, streaming):
+    reader = {"_target_": "nmt.data.corpus.read_files", "path": str(folder), "streaming": streaming}
+    languages = {"src_lang": "en", "tgt_lang": "vi", "cache_dir": str(folder.parent)}
+    with pytest.raises(UserError, match=r"reader\.streaming=.*: Input should be"):
+        read_splits(OmegaConf.create({"reader": reader | languages}))
 
 
 def test_pieces_are_drawn_anew_for_each_pass(folder, tokenizer):

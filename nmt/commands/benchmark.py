@@ -27,7 +27,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.run.building import build, build_translator, quantise
 from nmt.run.data import read_splits
-from nmt.run.files import check_folders, write_atomically
+from nmt.run.files import write_atomically
 from nmt.settings import key_of
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
@@ -137,7 +137,6 @@ def check(cfg: DictConfig) -> None:
         raise UserError("give attentions or variants, not both")
     if cfg.data.get("streaming") is not None:
         raise UserError("data.streaming: what is measured takes turns on batches of text that is read whole")
-    check_folders(cfg, "output")
 
 
 def pick_device(name: str) -> torch.device:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.composing import CONFIGS
 from nmt.errors import UserError
-from nmt.run.files import check_folders, check_run
+from nmt.run.files import check_folders, check_run, find_runs
 from nmt.settings import key_of
 
 # Settings of the data that only training reads
@@ -23,10 +23,11 @@ OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "max_pairs"
 
 
 def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for a choice or a setting that could not take effect."""
+    """Raise UserError for a choice or a setting that could not take effect, and for text that is not there."""
     for group in set(map(key_of, overrides)) & {"cell", "positions"}:  # others fail to compose
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
             raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
+    _check_inputs(OmegaConf.select(cfg, "data.path", throw_on_missing=False))
     model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
     if model is None or cfg.resume is not None:
         return
@@ -50,9 +51,7 @@ def translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for settings that do not go together, and for files and runs that are not there."""
     read = ["input", "prefixes"]
     check_folders(cfg, "output", "alignments", made=["page"], folders=["heatmaps"], read=read)
-    for key in read:
-        if cfg[key] is not None and not Path(cfg[key]).exists():
-            raise UserError(f"{cfg[key]}: no such file")
+    _check_inputs(*(cfg[key] for key in read))
     check_run(cfg)
 
 
@@ -66,6 +65,7 @@ def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
             raise UserError(
                 f"alignment=FILE is scored with gold=FILE alone{', not with ' + given[0] if given else ''}"
             )
+        _check_inputs(cfg.alignment, cfg.gold)
         return
     for key in ("run", "src", "tgt"):
         if cfg[key] is None:
@@ -83,14 +83,29 @@ def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
                 raise UserError(f"{key}={value} has no effect {where}: leave it out")
     if cfg.search and cfg.gold is None:
         raise UserError("search=true needs gold=FILE to score against")
-    read = ["src", "tgt", "gold", "alignment"]
+    read = ["src", "tgt", "gold"]
     check_folders(cfg, "output", made=["page"], folders=["heatmaps"], read=read)
+    _check_inputs(*(cfg[key] for key in read))
     check_run(cfg)
 
 
 def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Nothing: its settings are checked one by one."""
+    """Raise UserError for files and runs that are not there."""
+    _check_inputs(cfg.refs)
+    find_runs(cfg.runs)
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Nothing: `nmt.commands.benchmark` checks each variant by itself."""
+    """Raise UserError for files that are not there or could not be written.
+
+    `nmt.commands.benchmark` checks each variant by itself.
+    """
+    if OmegaConf.is_list(cfg.compare):
+        _check_inputs(*cfg.compare)
+    check_folders(cfg, "output")
+
+
+def _check_inputs(*files: str | None) -> None:
+    for file in files:
+        if file is not None and not Path(file).expanduser().exists():
+            raise UserError(f"{file}: no such file or folder")

@@ -1,6 +1,5 @@
 """Scored runs as data: where they are, what they were scored on, and what they differ in. No model is loaded."""
 
-import glob
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.run.data import read_whole, stored_data
 from nmt.run.files import score_files
-from nmt.settings import SPLITS, flat
+from nmt.settings import flat
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
 NOT_SETTINGS = (
@@ -78,38 +77,6 @@ class ScoredRun:
     @property
     def seed(self) -> str:
         return str(self.config.get("seed"))
-
-
-def find_runs(runs: str | Sequence[str]) -> list[Path]:
-    """Run directories that `runs` names, each once: directories, parents of such, or globs, in the order given.
-
-    Raises UserError where one of them names none.
-    """
-    found: dict[Path, Path] = {}
-    for pattern in [runs] if isinstance(runs, str) else runs:
-        directories = [Path(pattern)]
-        if not directories[0].exists() and glob.has_magic(pattern):
-            directories = [Path(match) for match in sorted(glob.glob(pattern)) if Path(match).is_dir()]
-        elif not directories[0].is_dir():
-            raise UserError(f"runs: {pattern}: no such run directory")
-        under = [run for directory in directories for run in _runs_under(directory)]
-        if not under:
-            raise UserError(
-                f"runs: {pattern}: no run directory there (one with a config.yaml; name evaluate.py's output= itself)"
-            )
-        for run in under:
-            found.setdefault(run.resolve(), run)
-    if not found:
-        raise UserError("runs is empty: give runs=[DIR,DIR] or runs=DIR/*")
-    return list(found.values())
-
-
-def _runs_under(directory: Path) -> list[Path]:
-    scores = (score_files(directory, split)[0] for split in SPLITS)
-    if any(file.is_file() for file in (directory / "config.yaml", *scores)):
-        return [directory]
-    folders = sorted(file.parent for file in directory.rglob("config.yaml"))
-    return [each for each in folders if each.name != ".hydra"]  # Hydra keeps a config.yaml too
 
 
 def read_run(directory: Path, split: str) -> ScoredRun:

@@ -14,6 +14,7 @@ from typing import Any
 import datasets
 from datasets import Dataset
 
+from nmt.alignment import format_pharaoh
 from nmt.data import grammar, rows
 from nmt.data.cache import cached_dataset
 from nmt.data.layout import ALIASES, Files, Languages, find, missing
@@ -119,7 +120,7 @@ def read_grammar(
         if tgt_lang in grammar.ANNOTATIONS:
             return texts
         links = [(j, i) if languages.alignments_flipped else (i, j) for i, j in pair.alignment]
-        return *texts, grammar.pharaoh(sorted(links))
+        return *texts, format_pharaoh(links)
 
     @functools.cache
     def generated() -> dict[str, list[grammar.Pair]]:  # called where a split is not cached
@@ -128,9 +129,8 @@ def read_grammar(
     def split_rows(split: str) -> Iterator[Row]:
         return map(row, generated()[split])
 
-    sources = sorted(
-        Path(grammar.__file__).parent.rglob("*.py")
-    )  # a changed rule or word gives another corpus
+    # A changed rule or word gives another corpus.
+    sources = sorted(Path(grammar.__file__).parent.rglob("*.py"))
     key = _key(*map(digest, sources), languages, settings)
     return {
         split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
@@ -151,16 +151,11 @@ def read_hub(
 ) -> dict[str, Any]:
     """The splits of the Hub's data set `name`, or of a local copy of its files at `path`.
 
-    Columns are named by language, or one column `translation` holds both; rows are looked at, and kept, as those
-    of files. Raises UserError where the Hub cannot be reached or has no such data set, where a language is not in
-    it, naming the row where it is not sound, and for a `config` of files at `path`.
+    Columns are named by language, or one column `translation` holds both; rows are checked and cached as those of
+    files are. Raises UserError where the Hub cannot be reached or has no such data set, where a language is not in it,
+    and naming the row where it is not sound.
     """
     if path is not None:
-        if config is not None:
-            raise UserError(
-                f"data.reader.config={config} is for the Hub, not for the files in data.path={path}: leave it out, "
-                "or set data.reader.config=null"
-            )
         return read_files(
             path,
             src_lang=src_lang,

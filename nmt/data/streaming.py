@@ -101,8 +101,6 @@ class BatchStream:
 
     def batches(self, first: int, *, num_replicas: int, rank: int) -> Iterator[Batch]:
         """The batches from number `first` on, which is in the block at `place` or after it."""
-        if first < self.place.batch:
-            raise ValueError(f"batch {first} lies before {self.place}")
         if self._next != first:
             self._open = self._from(self.place, num_replicas, rank)
             for _ in range(first - self.place.batch):

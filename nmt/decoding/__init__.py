@@ -18,22 +18,3 @@ from nmt.decoding.penalties import COVERAGE_FLOOR, coverage_penalty, length_pena
 from nmt.decoding.sampling import draw, greedy_search, sample
 from nmt.decoding.search import search
 from nmt.decoding.settings import BEAM, DecodingSettings
-
-__all__ = [
-    "BEAM",
-    "COVERAGE_FLOOR",
-    "Constraints",
-    "DecodingSettings",
-    "Hypothesis",
-    "PrefixError",
-    "beam_search",
-    "block_repeats",
-    "coverage_penalty",
-    "draw",
-    "force_decode",
-    "greedy_search",
-    "length_limits",
-    "length_penalty",
-    "sample",
-    "search",
-]

@@ -2,18 +2,20 @@
 
 import contextlib
 import errno
+import glob
 import logging
 import os
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.errors import UserError, WriteError
+from nmt.files import write_together
 from nmt.run.checkpoints import kept_files
-from nmt.settings import flat
+from nmt.settings import SPLITS, flat
 
 try:
     import fcntl
@@ -185,25 +187,40 @@ def _is_stream(path: Path) -> bool:
         path = path.parent / path.readlink()
 
 
-def write_together(texts: Mapping[Path, str]) -> None:
-    """Write files that belong together: where one cannot be written, all are as they were. Raises WriteError."""
-    own = uuid.uuid4().hex  # another process may write the same files now
-    beside = {path: path.with_name(f".{path.name}.{own}.tmp") for path in texts}
-    path = next(iter(texts))
-    try:
-        for path, text in texts.items():
-            beside[path].write_text(text, "utf-8")
-        for path, temporary in beside.items():
-            os.replace(temporary, path)
-    except OSError as error:
-        raise WriteError(path, error) from error
-    finally:
-        for temporary in beside.values():
-            with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
-                temporary.unlink()
-
-
 def score_files(directory: Path, split: str) -> tuple[Path, Path]:
     """metrics.json and hypotheses.txt; those of another split than test are named after it."""
     suffix = "" if split == "test" else f"_{split}"
     return directory / f"metrics{suffix}.json", directory / f"hypotheses{suffix}.txt"
+
+
+def find_runs(runs: Any) -> list[Path]:
+    """Run directories that `runs` names, one or a list: directories, parents of such, or globs. Each comes once, in
+    the order given.
+
+    Raises UserError where one of them names none.
+    """
+    found: dict[Path, Path] = {}
+    for pattern in [runs] if isinstance(runs, str) else runs:
+        directories = [Path(pattern)]
+        if not directories[0].exists() and glob.has_magic(pattern):
+            directories = [Path(match) for match in sorted(glob.glob(pattern)) if Path(match).is_dir()]
+        elif not directories[0].is_dir():
+            raise UserError(f"runs: {pattern}: no such run directory")
+        under = [run for directory in directories for run in _runs_under(directory)]
+        if not under:
+            raise UserError(
+                f"runs: {pattern}: no run directory there (one with a config.yaml; name evaluate.py's output= itself)"
+            )
+        for run in under:
+            found.setdefault(run.resolve(), run)
+    if not found:
+        raise UserError("runs is empty: give runs=[DIR,DIR] or runs=DIR/*")
+    return list(found.values())
+
+
+def _runs_under(directory: Path) -> list[Path]:
+    scores = (score_files(directory, split)[0] for split in SPLITS)
+    if any(file.is_file() for file in (directory / "config.yaml", *scores)):
+        return [directory]
+    folders = sorted(file.parent for file in directory.rglob("config.yaml"))
+    return [each for each in folders if each.name != ".hydra"]  # Hydra keeps a config.yaml too
