@@ -20,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from nmt import benchmark, kernels
 from nmt.benchmark import Product, TrainingStep, steps, subjects
 from nmt.commands import benchmark as command
+from nmt.commands import checks
 from nmt.commands.settings import settle
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
@@ -473,6 +474,7 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
         with pytest.raises(UserError, match=message):  # noqa: PT012
             settle(cfg, "benchmark", overrides)
+            checks.benchmark(cfg, overrides)
             script.benchmark(cfg, overrides)
 
 
