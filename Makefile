@@ -2,32 +2,38 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-avx2 test-avx512 check format mechanisms reproduction tensorboard setup clean
+.PHONY: train test test-slow test-avx2 test-avx512 lint check format mechanisms reproduction tensorboard setup clean
 
 train: setup            ## the main job: train on the built-in corpus and score its test set
 	$(BIN)/python scripts/train.py $(ARGS)
 
-test: setup             ## the test suite
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+test: setup             ## the test suite, without its slow tier
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+
+test-slow: setup        ## the slow tier: whole processes, several ranks, a stand-in for a device
+	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
 
 # The numerical tests as older CPUs run them: oneDNN, ATen and MKL each obey a variable of their own.
 BY_PROCESSOR = tests/test_int8.py tests/test_narrow.py tests/test_packed.py
-NUMERICAL = $(BY_PROCESSOR) tests/test_attention.py tests/test_decoding.py tests/test_dropout.py tests/test_gru.py \
+NUMERICAL = $(BY_PROCESSOR) tests/test_attention.py tests/test_decoding.py tests/test_dropout.py tests/test_recurrent.py \
 	tests/test_kernels.py tests/test_losses.py tests/test_masks.py tests/test_transformer.py
 test-avx2: export ONEDNN_MAX_CPU_ISA = AVX2
 test-avx2: export ATEN_CPU_CAPABILITY = avx2
 test-avx2: export MKL_ENABLE_INSTRUCTIONS = AVX2
 test-avx2: setup        ## the numerical tests as a CPU with AVX2 alone runs them
-	$(BIN)/python -m pytest -n 2 $(NUMERICAL) $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(NUMERICAL) $(ARGS)
 
 test-avx512: export ONEDNN_MAX_CPU_ISA = AVX512_CORE
 test-avx512: setup      ## those that depend on it as a CPU with AVX-512, without VNNI or BF16, runs them
-	$(BIN)/python -m pytest -n 2 $(BY_PROCESSOR) $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(BY_PROCESSOR) $(ARGS)
 
-check: setup            ## format, lint, types, tests
+lint: setup             ## format, lint, types, imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint             ## all that CI checks, but for the other processors
 	$(BIN)/python -m pytest -n 2
 
 format: setup           ## let ruff mend what it can

@@ -1,16 +1,108 @@
-"""Settings: the ranges that constructors declare, the splits of a corpus, a configuration as a flat mapping."""
+"""Settings: the types that they are declared with, the groups of choices, the splits of a corpus, a flat view."""
 
-from typing import Annotated, Any
+import json
+from pathlib import Path
+from textwrap import fill
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import is_typeddict
+
+from nmt.errors import UserError
 
 Whole = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # NumPy's range
 
 SPLITS = ("train", "val", "test")
+
+
+class Group(NamedTuple):
+    """A group of choices, `configs/NAME/*.yaml`.
+
+    recorded: the choice is written down with a run. in_name: it is part of a run's name. changeable: all of the group's
+    settings may change when a run is resumed.
+    """
+
+    name: str
+    what: str
+    recorded: bool = False
+    in_name: bool = False
+    changeable: bool = False
+
+
+GROUPS = (
+    Group("data", "the text; grammar is built in, files is your own", recorded=True, in_name=True),
+    Group("model", "a published pair of encoder and decoder, with their sizes", recorded=True, in_name=True),
+    Group("encoder", "what reads the source", recorded=True),
+    Group("decoder", "what writes the translation", recorded=True),
+    Group("cell", "what recurrent layers repeat", recorded=True),
+    Group("attention", "the published score with its published wiring", recorded=True, in_name=True),
+    Group("wiring", "how the decoder uses the attention, which brings its own", recorded=True),
+    Group("normalizer", "from scores to weights", recorded=True),
+    Group("content", "what local_m, local_p and multi_head score with", recorded=True),
+    Group("positions", "how Transformer layers know the order of words", recorded=True),
+    Group("optimizer", "the update rule", recorded=True),
+    Group("scheduler", "the learning rate over time", recorded=True),
+    Group("averaging", "whether averaged weights are validated, kept and scored", recorded=True),
+    Group("decoding", "how text is translated", changeable=True),
+    Group("metrics", "what translations are scored by", changeable=True),
+    Group("trainer", "where training runs"),
+    Group("callbacks", "what happens during training", changeable=True),
+    Group("logger", "where training is logged", changeable=True),
+    Group("experiment", "a whole reported run in one file"),
+)
+
+
+def describe_groups(configs: Path, names: tuple[str, ...]) -> str:
+    """A line for each group, with its options: the list in a command's help. All groups where no name is given."""
+    lines = []
+    for group in GROUPS:
+        if not names or group.name in names:
+            options = sorted(
+                file.stem for file in (configs / group.name).glob("*.yaml") if file.stem != "base"
+            )
+            line = f"  {group.name:<11} {group.what}: {', '.join(options)}"
+            lines.append(fill(line, 110, subsequent_indent=" " * 14))
+    return "\n".join(lines)
+
+
+def check_value(kind: Any, value: Any, key: str) -> None:
+    """Raise UserError, naming the dotted key, where a plain value is not of the declared type.
+
+    Values are read as JSON would hold them, strictly: a list may stand for a tuple; true is no number, "3" no integer.
+    """
+    # A TypedDict has a configuration of its own.
+    config = None if is_typeddict(kind) else ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+    try:
+        TypeAdapter(kind, config=config).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        # What must be an object is built later, not read.
+        errors = [each for each in error.errors() if each["type"] != "needs_python_object"]
+        if not errors:
+            return
+        located = [(*_locate(value, key, each["loc"]), each["msg"]) for each in errors]
+        name, found, first = located[0]
+        others = [message for other, _, message in located[1:] if other == name]
+        more = "".join(f", or{each.removeprefix('Input should be')}" for each in others)
+        raise UserError(f"{name}={say(found)}: {first}{more}") from error
+
+
+def _locate(value: Any, key: str, place: tuple[int | str, ...]) -> tuple[str, Any]:
+    """The dotted key of an error's place, and the value there; a list is named as a whole."""
+    for part in place:
+        if not isinstance(value, dict) or part not in value:
+            break
+        value, key = value[part], f"{key}.{part}" if key else str(part)
+    return key, value
+
+
+def say(value: Any) -> str:
+    """A value as a person writes it on the command line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:

@@ -18,7 +18,7 @@ from nmt import alignment, plotting
 from nmt.commands import align as align_command
 from nmt.commands import checks
 from nmt.commands import translate as translate_command
-from nmt.commands.overrides import settle
+from nmt.commands.settings import settle
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.run.building import build_translator

@@ -278,7 +278,6 @@ def locality_by_loops(rows):
 LOOPS = {
     "entropy": ("target", lambda rows: [entropy_by_loops(row) for row in rows]),
     "concentration": ("target", lambda rows: [max(row) for row in rows]),
-    "share_above": ("target", lambda rows: [sum(w for w in row if w >= 0.3) for row in rows]),
     "locality": ("target", locality_by_loops),
     "received": ("source", lambda rows: [sum(column) for column in zip(*rows, strict=True)]),
     "diagonality": ("one", diagonality_by_loops),
@@ -307,8 +306,7 @@ def test_a_measure_equals_its_definition_in_loops_whatever_the_padding_holds(nam
     weights, src_mask, tgt_mask = padded_weights()
     per, by_loops = LOOPS[name]
     masks = {"src_mask": src_mask[:, None], "tgt_mask": torch.from_numpy(tgt_mask)[:, None]}
-    arguments = (0.3,) if name == "share_above" else ()
-    found = getattr(alignment, name)(tuple(torch.from_numpy(weights)), *arguments, **masks)
+    found = getattr(alignment, name)(tuple(torch.from_numpy(weights)), **masks)
     for index, rows in each_sentence(weights, src_mask, tgt_mask):
         expected, result = by_loops(rows), found[index]
         if per != "one":
@@ -316,29 +314,8 @@ def test_a_measure_equals_its_definition_in_loops_whatever_the_padding_holds(nam
             assert np.isnan(result[~real]).all()
             result = result[real]
         np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12)
-        alone = getattr(alignment, name)(rows, *arguments)
+        alone = getattr(alignment, name)(rows)
         np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-12)
-
-
-def test_the_tokens_named_are_those_that_loops_find():
-    weights, src_mask, tgt_mask = padded_weights()
-    masks = {"src_mask": src_mask[:, None], "tgt_mask": tgt_mask[:, None]}
-    most, overall, broadest = (
-        getattr(alignment, name)(weights, **masks)
-        for name in ("most_attended", "most_attended_overall", "broadest")
-    )
-    for index, rows in each_sentence(weights, src_mask, tgt_mask):
-        sources, targets = (np.flatnonzero(mask[index[1]]) for mask in (src_mask, tgt_mask))
-        assert most[index][targets].tolist() == [sources[row.index(max(row))] for row in rows]
-        assert (np.delete(most[index], targets) == -1).all()
-        sums = [sum(column) for column in zip(*rows, strict=True)]
-        assert overall[index] == sources[sums.index(max(sums))]
-        widths = [entropy_by_loops(row) for row in rows]
-        assert broadest[index] == targets[widths.index(max(widths))]
-    nothing = np.zeros((2, 3))
-    assert alignment.most_attended(nothing).tolist() == [-1, -1]
-    assert alignment.most_attended_overall(nothing) == -1
-    assert alignment.broadest(nothing, tgt_mask=[0, 0]) == -1
 
 
 def test_heads_agree_as_their_jensen_shannon_divergence_says():
@@ -425,13 +402,6 @@ def test_published_alignments_are_read_whole_and_are_perfect_for_themselves(name
         assert all(i < len(first.split()) and j < len(second.split()) for i, j in possible)
     sures, possibles = zip(*pairs, strict=True)
     assert alignment.score_alignments(sures, sures, possibles).aer == 0
-
-
-def test_where_there_is_nothing_to_attend_to_nothing_is_attended_most():
-    assert alignment.most_attended(np.zeros((2, 0))).tolist() == [-1, -1]
-    assert alignment.most_attended_overall(np.zeros((2, 0))) == -1
-    assert alignment.broadest(np.zeros((2, 0))) == -1
-    assert alignment.broadest(np.zeros((0, 3))) == -1
 
 
 def test_a_pharaoh_file_has_no_possible_links(tmp_path):

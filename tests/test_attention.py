@@ -472,20 +472,9 @@ def test_a_sparse_normaliser_takes_the_place_of_softmax(normalizer):
 # --- refusals ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("temperature", [0, -1.0])
-def test_temperature_must_be_positive(temperature):
-    with pytest.raises(ValueError, match=rf"temperature must be above 0, got {temperature}"):
-        GeneralAttention(query_size=Q, key_size=M, temperature=temperature, normalizer=masked_softmax)
-
-
 def test_heads_must_divide_the_query():
     with pytest.raises(ValueError, match=rf"must divide the query size {Q}, got 4"):
         MultiHeadAttention(query_size=Q, key_size=M, content=MECHANISMS["scaled_dot"][0], num_heads=4)
-
-
-def test_a_window_has_a_position_either_side():
-    with pytest.raises(ValueError, match=r"window must be at least 1, got 0"):
-        MonotonicLocalAttention(query_size=Q, key_size=M, content=MECHANISMS["luong_general"][0], window=0)
 
 
 def test_what_remembers_or_looks_at_positions_is_no_content_score():
@@ -498,11 +487,6 @@ def test_what_remembers_or_looks_at_positions_is_no_content_score():
             PredictiveLocalAttention(query_size=Q, key_size=M, content=content, window=2)
         with pytest.raises(ValueError, match=r"builds on a content score"):
             MultiHeadAttention(query_size=Q, key_size=M, content=content, num_heads=1)
-
-
-def test_fertility_must_be_positive():
-    with pytest.raises(ValueError, match=r"max_fertility must be above 0, got 0"):
-        CoverageAttention(**PLAIN, query_size=Q, key_size=M, size=A, max_fertility=0)
 
 
 def test_dot_refuses_unequal_sizes_and_names_both():

@@ -12,7 +12,6 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 from torch import nn
 
 from nmt.errors import UserError
@@ -35,6 +34,7 @@ from tests.test_resume import (
     die_in_validation,
     go_on,
     log_of,
+    some_slow,
     train,
 )
 
@@ -297,7 +297,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", some_slow(ENDS, "killed in validation"))
 def test_a_run_that_goes_on_has_the_average_of_the_run_that_never_stopped(end, workspace, whole):
     sabotage, status = ENDS[end]
     directory = workspace / end.replace(" ", "_")
@@ -306,6 +306,7 @@ def test_a_run_that_goes_on_has_the_average_of_the_run_that_never_stopped(end, w
     assert_same_averages(directory, whole)
 
 
+@pytest.mark.slow
 def test_killed_before_the_kept_is_followed_by_the_last(workspace, whole):
     """With `step_000020.ckpt` written and `last.ckpt` still of before."""
     directory = workspace / "between"
@@ -327,6 +328,7 @@ def test_killed_before_the_kept_is_followed_by_the_last(workspace, whole):
     assert_same_averages(directory, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["killed", "interrupted"])
 def test_so_it_is_with_accumulation_and_validation_inside_epochs(end, workspace):
     settings = [*SMALL, *UNEVEN, *EMA, *KEEP, "averaging.every_n_steps=2"]
@@ -340,6 +342,7 @@ def test_so_it_is_with_accumulation_and_validation_inside_epochs(end, workspace)
     assert_same_averages(directory, expected)
 
 
+@pytest.mark.slow
 def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):
     short, long = workspace / "short", workspace / "long"
     settings = [*SMALL, *EMA, *KEEP, "scheduler=constant"]
@@ -347,16 +350,6 @@ def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):
     assert go_on(short, "trainer.max_epochs=2") == 0, log_of(short)
     assert train(long, [*settings, "trainer.max_epochs=2"]) == 0, log_of(long)
     assert_same_averages(short, long)
-
-
-def test_a_run_of_before_there_were_averages_goes_on(workspace, plain):
-    directory = workspace / "old"
-    assert train(directory, [*SMALL, *EVEN], die_at_batch(20)) == -signal.SIGKILL, log_of(directory)
-    config = OmegaConf.load(directory / "config.yaml")
-    del config.averaging, config.callbacks.checkpoint.keep
-    OmegaConf.save(config, directory / "config.yaml")
-    assert go_on(directory) == 0, log_of(directory)
-    assert_same_run(directory, plain)
 
 
 def test_what_is_averaged_cannot_change_in_a_run_that_goes_on():
@@ -376,6 +369,7 @@ def test_what_is_averaged_cannot_change_in_a_run_that_goes_on():
         resume.check_targets({"averaging": {"_target_": "os.system"}})
 
 
+@pytest.mark.slow
 def test_two_processes_keep_one_average(workspace):
     small = [*test_ddp.COMMON, *test_ddp.DDP, *EMA, *KEEP, "model.dropout=0.2", "trainer.max_epochs=2"]
     small += ["trainer.log_every_n_steps=3", "callbacks.checkpoint.every_n_steps=2"]

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt import alignment, plotting
 from nmt.commands.entry import COMMANDS
-from nmt.data.readers import decoded
+from nmt.data.lines import decoded
 from nmt.run.directory import Run
 from nmt.run.files import checkpoint_file
 from tests.commands import ROOT, call_unread, refused, run, run_composed, unread
@@ -29,8 +29,6 @@ SMALL = [
     "data.num_test=20",
     "data.max_words=12",
     "data.tokenizer.vocab_size=300",
-    "encoder.size=32",
-    "decoder.size=32",
     "model.size=32",
     "trainer.accelerator=cpu",
     "trainer.max_epochs=2",
@@ -59,7 +57,7 @@ def run_dir(workspace) -> Path:
 def test_the_end_says_what_was_trained_how_long_how_well_and_where_it_is(run_dir, workspace):
     said, place = (workspace / "said").read_text("utf-8"), re.escape(str(run_dir))
     for pattern in (
-        r"trained  EncoderDecoder, [\d,]{5,} parameters: 2 epochs, \d+ steps",
+        r"trained  RecurrentEncoder \+ RecurrentDecoder, [\d,]{5,} parameters: 2 epochs, \d+ steps",
         r"time     0:\d\d:\d\d over [\d,]+ target pieces, [\d,]+ a second",
         r"memory   \d\.\d\d GiB at most; this process held \d+ MiB at the first validation and \d+ MiB at the last",
         rf"run      {place}: checkpoints/, and tensorboard --samples_per_plugin images=200 --logdir {place}",

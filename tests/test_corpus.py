@@ -5,7 +5,8 @@ import csv
 import gzip
 import json
 import os
-from itertools import accumulate
+import subprocess
+import sys
 from pathlib import Path
 
 import datasets
@@ -15,11 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict
 
-from nmt.data import corpus, readers
+from nmt.data import corpus
+from nmt.data import rows as row_reading
 from nmt.data.cache import cached_dataset
 from nmt.data.corpus import read_files, read_hub
 from nmt.data.pairs import RATIO_FLOOR, filter_pairs
 from nmt.errors import UserError
+
+TABLES = ("datasets", "pandas", "pyarrow")
 
 # Text that a careless reader changes: separators that are no line ends, blanks, quotes, a blank side.
 PAIRS = [
@@ -154,7 +158,7 @@ def test_rows_are_mapped_from_the_cache_not_held_in_memory(tmp_path):
     write_jsonl(tmp_path, "train")
     rows = read(tmp_path, cache=tmp_path / "new" / "cache")["train"]
     [file] = rows.cache_files
-    assert Path(file["filename"]).parent == tmp_path / "new" / "cache"
+    assert Path(file["filename"]).is_relative_to(tmp_path / "new" / "cache")
 
 
 # Alignments.
@@ -202,52 +206,45 @@ def test_columns_say_which_language_the_links_count_first(tmp_path):
 
 GOOD = '{"en": "a", "de": "b"}\n'
 REFUSED = {
-    "nothing there": ({"notes.md": "hello"}, r"has no train.jsonl, .*nor train.en with train.de.*it holds notes.md"),
+    "nothing there": ({"notes.md": "hello"}, r"has no train as .jsonl, .*or as .en with .de.*it holds notes.md"),
     "empty folder": ({}, r"it is empty"),
-    "no train": ({"test.jsonl": GOOD}, r"has no train.jsonl.*it holds test.jsonl"),
-    "one side": ({"train.en": "a\n"}, r"has no train.de; .*languages are en: set data.src_lang"),
-    "other languages": ({"train.fr": "a\n", "train.vi": "b\n"}, r"languages are fr, vi: set data.src_lang"),
-    "other language": ({"train.de.gz": "a\n", "train.fr": "b\n"}, r"has no train.en; .*languages are de, fr"),
+    "no train": ({"test.jsonl": GOOD}, r"has no train as .jsonl.*it holds test.jsonl"),
+    "one side": ({"train.en": "a\n"}, r"has no train.de; it holds train.en: set data.src_lang"),
+    "other languages": ({"train.fr": "a\n", "train.vi": "b\n"}, r"it holds train.fr, train.vi: .* data.src_lang"),
+    "other language": ({"train.de.gz": "a\n", "train.fr": "b\n"}, r"has no train.en; it holds train.de.gz, train.fr"),
     "two forms": ({"train.jsonl": GOOD, "train.tsv": "a\tb\n"}, r"both train.jsonl and train.tsv for the train"),
     "form and plain": ({"train.csv": "en,de\na,b\n", "train.en": "a", "train.de": "b"}, r"both train.csv and train"),
     "gz and not": ({"train.jsonl": GOOD, "train.jsonl.gz": GOOD}, r"both train.jsonl and train.jsonl.gz"),
     "side gz and not": ({"train.en": "a", "train.en.gz": "a", "train.de": "b"}, r"both train.en and train.en.gz"),
     "two names": ({"train.jsonl": GOOD, "val.jsonl": GOOD, "dev.jsonl": GOOD}, r"both val.jsonl and dev.jsonl"),
     "half a val": ({"train.jsonl": GOOD, "val.en": "a\n"}, r"has no val.de"),
-    "empty json": ({"train.jsonl": ""}, r"train.jsonl has no rows"),
-    "only a BOM": ({"train.jsonl": codecs.BOM_UTF8}, r"train.jsonl has no rows"),
-    "empty csv": ({"train.csv": "en,de\n"}, r"train.csv has no rows"),
-    "empty side": ({"train.en": "", "train.de": "a\n"}, r"train.en is empty"),
-    "both empty": ({"train.en": "", "train.de": ""}, r"train.en has no rows"),
-    "folder for file": ({"train.jsonl": None}, r"train.jsonl is a directory"),
+    "empty json": ({"train.jsonl": ""}, r"train.jsonl: the split has no rows"),
+    "only a BOM": ({"train.jsonl": codecs.BOM_UTF8}, r"train.jsonl: the split has no rows"),
+    "empty csv": ({"train.csv": "en,de\n"}, r"train.csv: the split has no rows"),
+    "empty side": ({"train.en": "", "train.de": "a\n"}, r"train.en has 0, .*train.de has 1"),
+    "both empty": ({"train.en": "", "train.de": ""}, r"train.en: the split has no rows"),
+    "folder for file": ({"train.jsonl": None}, r"train.jsonl: cannot read it .Is a directory"),
     "counts": ({"train.en": "a\nb\n", "train.de": "a\nb\nc"}, r"train.en has 2, .*train.de has 3; line i"),
     "align count": ({"train.en": "a\n", "train.de": "a\n", "train.align": "0-0\n\n"}, r"train.align has 2"),
     "latin-1": ({"train.en": b"a\ncaf\xe9 b\n", "train.de": "a\nb\n"}, r"en, line 2: not UTF-8 .*0xe9 at position 4"),
-    "utf-16": ({"train.jsonl": GOOD.encode("utf-16")}, r"train.jsonl is UTF-16.*iconv"),
-    "utf-16 big": ({"train.jsonl": codecs.BOM_UTF16_BE + GOOD.encode("utf-16-be")}, r"is UTF-16.*iconv"),
+    "utf-16": ({"train.jsonl": GOOD.encode("utf-16")}, r"train.jsonl, line 1: not UTF-8"),
     "utf-16 no mark": ({"train.jsonl": GOOD.encode("utf-16-le")}, r"line 1: a NUL byte; it must be UTF-8"),
-    "utf-32": ({"train.jsonl": GOOD.encode("utf-32")}, r"UTF-32"),
     "nul": ({"train.en": "a\nb\0c\n", "train.de": "a\nb\n"}, r"train.en, line 2: a NUL byte"),
     "bad json": ({"train.jsonl": GOOD + '{"en": "a", \n'}, r"train.jsonl, line 2: not JSON \(.* column \d+\)"),
     "blank json": ({"train.jsonl": GOOD + "\n"}, r"line 2: not JSON"),
-    "json list": ({"train.jsonl": '["a", "b"]\n'}, r"line 1: a JSON list, but .* object"),
-    "deep json": ({"train.jsonl": "[" * 100_000 + "\n"}, r"line 1: .*nested too deeply"),
+    "json list": ({"train.jsonl": '["a", "b"]\n'}, r"line 1: not an object with text in each language"),
     "missing key": ({"train.jsonl": GOOD + '{"en": "a", "fr": "b"}\n'}, r'line 2: no "de"; .* are en, fr: set data'),
     "missing inside": ({"train.jsonl": '{"translation": {"en": "a", "fr": ""}}\n'}, r'no "de"; .* are en, fr'),
-    "number": ({"train.jsonl": '{"en": 5, "de": "b"}\n'}, r'line 1: "en" is a number, not text'),
-    "null": ({"train.jsonl": '{"en": "a", "de": null}\n'}, r'line 1: "de" is a null, not text'),
+    "number": ({"train.jsonl": '{"en": 5, "de": "b"}\n'}, r'line 1: "en" is 5, not text'),
+    "null": ({"train.jsonl": '{"en": "a", "de": null}\n'}, r'line 1: "de" is None, not text'),
     "nul escape": ({"train.jsonl": r'{"en": "a\u0000", "de": "b"}' + "\n"}, r'line 1: "en" holds a NUL'),
-    "surrogate": ({"train.jsonl": r'{"en": "a\ud800", "de": "b"}' + "\n"}, r'line 1: "en" holds half a surrogate'),
-    "twice": ({"train.jsonl": GOOD + '{"en": "a", "de": "b", "en": "c"}\n'}, r'line 2: the object names "en" twice'),
-    "twice inside": (
-        {"train.jsonl": '{"translation": {"en": "a", "en": "b", "de": "c"}}\n'}, r'line 1: the object names "en" twice'
-    ),
+    "surrogate": ({"train.jsonl": r'{"en": "a\ud800", "de": "b"}' + "\n"}, r'line 1: "en" holds .* half a surrogate'),
     "no header": ({"train.tsv": "a\tb\n"}, r"line 1: no header .*set data.columns=\[de,en\]"),
-    "three columns": ({"train.tsv": "en\tde\na\tb\na\tb\tc\n"}, r"line 3: 3 columns, but expected 2 \(en, de\)"),
-    "one column": ({"train.tsv": "en\tde\na b\n"}, r"line 2: 1 column, but expected 2"),
-    "csv header": ({"train.csv": "a,b\nc,d\n"}, r"line 1: the header names the columns a,b, but en and de"),
-    "csv twice": ({"train.csv": "en,de,en\n"}, r"line 1: the header names a column twice"),
-    "csv columns": ({"train.csv": "en,de\na,b\na\n"}, r"line 3: 1 column, but expected 2"),
+    "three columns": ({"train.tsv": "en\tde\na\tb\na\tb\tc\n"}, r"line 3: expected 2 columns \(en, de\), got 3"),
+    "one column": ({"train.tsv": "en\tde\na b\n"}, r"line 2: expected 2 columns .*, got 1"),
+    "csv header": ({"train.csv": "a,b\nc,d\n"}, r"line 1: no header that names en and de"),
+    "csv twice": ({"train.csv": "en,de,en\n"}, r"line 1: a column is named twice: en,de,en"),
+    "csv columns": ({"train.csv": "en,de\na,b\na\n"}, r"line 3: expected 2 columns .*, got 1"),
     "csv quote": ({"train.csv": 'en,de\n"a,b\n'}, r"line \d: not CSV"),
     "csv after quote": ({"train.csv": 'en,de\n"a"b,c\n'}, r"line 2: not CSV"),
     "no gzip": ({"train.jsonl.gz": b"plain"}, r"train.jsonl.gz is broken, cut off or no gzip file"),
@@ -257,14 +254,14 @@ REFUSED = {
     "shard missing": ({"train-00001-of-00002.parquet": b""}, r"should hold 2 shards of train, but has train-00001"),
     "two sets of shards": (
         {"train-00000-of-00002.jsonl": GOOD, "train-00001-of-00003.jsonl": GOOD},
-        r"has train-00000-of-00002.jsonl and train-00001-of-00003.jsonl, shards of two sets: keep one",
+        r"should hold 2 shards of train, but has train-00000-of-00002.jsonl, train-00001-of-00003.jsonl",
     ),
     "links": ({"train.en": "a\n", "train.de": "b\n", "train.align": "0:0\n"}, r"align, line 1: .*'0:0' is not .* i-j"),
     "far link": ({"train.en": "a\n", "train.de": "b c\n", "train.align": "2-0\n"}, r"link 2-0 .*1 words and de 2"),
-    "link number": ({"train.jsonl": '{"en": "a", "de": "b", "alignment": 3}\n'}, r'"alignment" is a number'),
+    "link number": ({"train.jsonl": '{"en": "a", "de": "b", "alignment": 3}\n'}, r'"alignment" is 3, not text'),
     "some links": (
         {"train.jsonl": '{"en": "a", "de": "b", "alignment": "0-0"}\n' + GOOD},
-        r"line 2: no alignment, but the rows before it have one",
+        r"line 2: some rows have an alignment and others have none",
     ),
 }  # fmt: skip
 
@@ -293,40 +290,22 @@ def test_what_is_unsound_is_refused_by_name_and_line(tmp_path, case):
         read(tmp_path / "data", cache=tmp_path / "cache")
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
-    assert not list(tmp_path.glob("cache/*"))  # nothing half-written
+    assert not list(tmp_path.rglob("*.arrow"))  # nothing half-written
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["json", "txt", "tsv.bz2", "en.bz2", "jsonl.zst", "JSONL", "en.txt", "parquet.gz", "tmx"],
-)
-def test_a_form_that_is_not_read_is_no_language(tmp_path, name):
-    (tmp_path / f"train.{name}").write_text("a")
-    read_are = (
-        r"\.jsonl, \.tsv, \.csv, \.parquet and a plain file for each language, all but \.parquet also as \.gz"
-    )
-    message = rf"it holds train\.{name}; train\.{name} is in no form that is read; these are {read_are}$"
-    with pytest.raises(UserError, match=message):
-        read(tmp_path)
-    (tmp_path / "train.fr").write_text("a")
-    with pytest.raises(
-        UserError, match=r"its languages are fr: set data.src_lang and .*; train\..* is in no form"
-    ):
-        read(tmp_path)
-
-
-def test_shards_of_a_form_that_is_not_read_are_named_too(tmp_path):
-    (tmp_path / "train-00000-of-00001.json").write_text("a")
-    with pytest.raises(UserError, match=r"train-00000-of-00001\.json is in no form that is read"):
+@pytest.mark.parametrize("name", ["train.json", "train.tsv.bz2", "train.en.txt", "train-00000-of-00001.json"])
+def test_files_in_another_format_are_named(tmp_path, name):
+    (tmp_path / name).write_text("a")
+    with pytest.raises(UserError, match=rf"has no train as .jsonl, .*; it holds {name}: set data.path"):
         read(tmp_path)
 
 
 def test_a_number_or_null_in_parquet_is_named_by_its_row(tmp_path):
     pq.write_table(pa.table({"en": ["a", None], "de": ["b", "c"]}), tmp_path / "train.parquet")
-    with pytest.raises(UserError, match=r'train.parquet, row 2: "en" is a null'):
+    with pytest.raises(UserError, match=r'train.parquet, row 2: "en" is None'):
         read(tmp_path)
     pq.write_table(pa.table({"en": [1], "de": ["b"]}), tmp_path / "train.parquet")
-    with pytest.raises(UserError, match=r'train.parquet, row 1: "en" is a number'):
+    with pytest.raises(UserError, match=r'train.parquet, row 1: "en" is 1, not text'):
         read(tmp_path)
     pq.write_table(pa.table({"fr": ["a"], "vi": ["b"]}), tmp_path / "train.parquet")
     with pytest.raises(UserError, match=r'train.parquet: no "en"; the names there are fr, vi'):
@@ -339,8 +318,6 @@ def test_a_number_or_null_in_parquet_is_named_by_its_row(tmp_path):
         ({"src": "en", "tgt": "en"}, r"both en"),
         ({"columns": ["en", "fr"]}, r"data.columns=\[en,fr\] must hold en and de"),
         ({"columns": ["en", "de", "de"]}, r"once each"),
-        ({"columns": "en,de"}, r"set data.columns=\[en,de\]"),
-        ({"columns": ["de", "en"]}, r"line 1: the header is en,de, but data.columns=\[de,en\]"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(tmp_path, options, message):
@@ -350,10 +327,10 @@ def test_settings_that_do_not_fit_are_refused(tmp_path, options, message):
 
 
 def test_a_path_that_is_no_folder_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere does not exist: set data.path"):
+    with pytest.raises(UserError, match=r"nowhere is no folder: set data.path"):
         read(tmp_path / "nowhere", cache=tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file is a file: set data.path"):
+    with pytest.raises(UserError, match=r"file is no folder: set data.path"):
         read(tmp_path / "file", cache=tmp_path)
 
 
@@ -389,6 +366,15 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path):
         read(tmp_path)
 
 
+def test_translation_needs_no_tables():
+    """Translation reads lines and makes batches, and starts faster without pandas and Arrow."""
+    modules = ", ".join(
+        f"nmt.data.{name}" for name in ("lines", "layout", "tokenizer", "segmentation", "batching")
+    )
+    program = f"import sys, {modules}; sys.exit(any(name in sys.modules for name in {TABLES}))"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 # Caching.
 
 
@@ -396,13 +382,13 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path):
 def parses(monkeypatch):
     """The file names that have been parsed, in order."""
     names = []
-    parse = readers.read_rows
+    parse = row_reading.read_rows
 
-    def counted(files, languages):
-        names.append(files.paths[0].name)
-        return parse(files, languages)
+    def counted(shards, languages):
+        names.append(shards[0].paths[0].name)
+        return parse(shards, languages)
 
-    monkeypatch.setattr(readers, "read_rows", counted)
+    monkeypatch.setattr(row_reading, "read_rows", counted)
     return names
 
 
@@ -449,35 +435,6 @@ def test_line_ends_inside_quotes_are_kept(tmp_path):
     assert [{"en": row["src"], "de": row["tgt"]} for row in found] == rows
 
 
-ALIGNED_ROW = '{"en": "a", "de": "b", "alignment": "0-0"}\n'
-
-
-@pytest.mark.parametrize("streaming", [None, 7])
-@pytest.mark.parametrize(
-    ("files", "has_effect"),
-    [
-        ({"train.jsonl": GOOD}, False),
-        ({"train.csv.gz": "en,de\na,b\n", "val.jsonl": GOOD}, False),
-        ({"train.jsonl": ALIGNED_ROW}, True),
-        ({"train.jsonl": GOOD, "test.jsonl": ALIGNED_ROW}, True),
-        ({"train.jsonl": GOOD, "test.tsv": "a\tb\n"}, True),
-    ],
-)
-def test_columns_without_effect_are_refused(tmp_path, files, has_effect, streaming):
-    lay(tmp_path, files)
-    options = {"columns": ["en", "de"], "streaming": streaming}
-    if has_effect:
-        assert "train" in read(tmp_path, **options)
-        return
-    with pytest.raises(
-        UserError, match=r"data\.columns=\[en,de\] has no effect: .* no \.tsv .*: leave it out"
-    ):
-        read(tmp_path, **options)
-    # An evaluation takes the setting over from training.
-    if "val.jsonl" in files:
-        assert "val" in read(tmp_path, splits=["val"], **options)
-
-
 def test_columns_are_part_of_the_content(tmp_path):
     (tmp_path / "train.tsv").write_text("a\tb\n")
     assert read(tmp_path, columns=["en", "de"])["train"][0] == {"src": "a", "tgt": "b"}
@@ -495,38 +452,17 @@ def test_what_is_computed_from_cached_rows_is_found_again(tmp_path):
     assert again.cache_files == first.cache_files != []
 
 
-def test_a_damaged_cache_file_is_written_anew(tmp_path):
-    write_jsonl(tmp_path, "train")
-    read(tmp_path)
-    [file] = (tmp_path / "cache").glob("*.arrow")
-    file.write_bytes(b"nonsense")
-    assert read(tmp_path)["train"][0]["src"] == PAIRS[0][0]
+def test_a_cache_is_written_whole_or_not_at_all(tmp_path):
+    def cut_off():
+        yield from [("a", "b")] * 5_000
+        raise KeyboardInterrupt
 
-
-def test_a_cache_file_that_was_cut_off_is_written_anew(tmp_path):
-    """Wherever it was, also between two of its batches, where Arrow finds nothing wrong."""
+    keywords = {"key": "0" * 64, "split": "train", "cache_dir": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        cached_dataset(cut_off, **keywords)
     pairs = [(str(number), str(-number)) for number in range(25_001)]
-
-    def rows():
-        return cached_dataset(lambda: pairs, key="0" * 64, name="numbers", cache_dir=tmp_path)
-
-    assert len(rows()) == 25_001
-    [file] = tmp_path.glob("*.arrow")
-    whole = file.read_bytes()
-    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(whole))
-    ends = [0, *accumulate(len(message.serialize()) for message in messages)]
-    assert 0 < len(whole) - ends[-1] <= 8  # the mark of the end
-    for size in (*ends, *(end + 4 for end in ends), *(end - 1 for end in ends[1:])):
-        file.unlink()  # the table above has the old file in memory
-        file.write_bytes(whole[:size])
-        assert len(rows()) == 25_001
-        assert file.read_bytes() == whole
-
-
-def test_many_rows_cross_the_batches_of_the_cache(tmp_path):
-    pairs = [(str(number), str(-number)) for number in range(25_001)]
-    rows = cached_dataset(lambda: pairs, key="0" * 64, name="numbers", cache_dir=tmp_path)
-    assert list(zip(rows["src"][:], rows["tgt"][:], strict=True)) == pairs
+    found = cached_dataset(lambda: pairs, **keywords)
+    assert list(zip(found["src"][:], found["tgt"][:], strict=True)) == pairs
 
 
 # The Hub, without a network.
@@ -593,10 +529,6 @@ def test_other_faults_of_the_hub_s_data_are_named(tmp_path, monkeypatch):
     hub(monkeypatch, {"validation": hub_rows(False)})
     with pytest.raises(UserError, match=r"has no train split; its splits are validation"):
         read_from_hub(tmp_path)
-    hub(monkeypatch, {"train": hub_rows(False), "valid": hub_rows(False), "dev": hub_rows(False)})
-    with pytest.raises(UserError, match=r"both valid and dev for the val split"):
-        read_from_hub(tmp_path)
-    hub(monkeypatch, {"train": Dataset.from_list([{"en": "a", "de": None}, {"en": "a", "de": "b"}])})
     hub(monkeypatch, {"train": Dataset.from_list([])})
     with pytest.raises(UserError, match=r"something, split train has no rows"):
         read_from_hub(tmp_path)
@@ -605,10 +537,10 @@ def test_other_faults_of_the_hub_s_data_are_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"en": "a", "de": None}, r'row 2: "de" is a null'),
+        ({"en": "a", "de": None}, r'row 2: "de" is None'),
         ({"en": "a\0", "de": "b"}, r'row 2: "en" holds a NUL'),
-        ({"translation": {"en": "a"}}, r'row 2: "de" is a null'),
-        ({"translation": None}, r'row 2: "translation" is a null'),
+        ({"translation": {"en": "a"}}, r'row 2: "de" is None'),
+        ({"translation": None}, r"row 2: not an object with text"),
         ({"en": "a", "de": "b", "alignment": "0-1"}, r"row 2: alignment link 0-1 is out of range"),
     ],
 )
@@ -622,7 +554,7 @@ def test_the_hub_s_rows_are_looked_at_as_those_of_files_are(tmp_path, monkeypatc
 
 def test_numbers_of_the_hub_are_no_text(tmp_path, monkeypatch):
     hub(monkeypatch, {"train": Dataset.from_list([{"en": "a", "de": 3}])})
-    with pytest.raises(UserError, match=r'split train, row 1: "de" is a number, not text'):
+    with pytest.raises(UserError, match=r'split train, row 1: "de" is 3, not text'):
         read_from_hub(tmp_path)
 
 
@@ -648,13 +580,8 @@ def test_alignments_of_the_hub_are_kept(tmp_path, monkeypatch, nested):
 )
 def test_which_of_several_configurations_is_asked_for(tmp_path, monkeypatch, config, fault):
     hub(monkeypatch, ValueError(fault))
-    with pytest.raises(UserError, match=r"\['a', 'b'\].*: choose one by data\.reader\.config=NAME"):
+    with pytest.raises(UserError, match=r"\['a', 'b'\].*data\.reader\.config=NAME"):
         read_from_hub(tmp_path, config=config)
-    write_jsonl(tmp_path, "train")
-    with pytest.raises(
-        UserError, match=r"data\.reader\.config=a is for the Hub, not for .*: leave it out, or"
-    ):
-        read_from_hub(tmp_path, path=tmp_path, config="a")
 
 
 def test_a_local_copy_stands_in_for_the_hub(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ import pytest
 import torch
 
 from nmt import ranks
+from nmt.commands.starting import started
 from nmt.data import grammar
 from nmt.data.batching import TokenBatchSampler
 from nmt.errors import UserError
@@ -38,8 +39,6 @@ COMMON = [
     "data.max_words=6",
     "data.max_tokens=220",
     "data.tokenizer.vocab_size=250",
-    "encoder.size=24",
-    "decoder.size=24",
     "model.size=24",
     "optimizer.lr=0.02",
     "scheduler=constant",
@@ -247,6 +246,7 @@ def drop_by_the_copy() -> None:
     Dropout.forward = forward
 
 
+@pytest.mark.slow
 def test_two_processes_draw_pieces_and_compare_readings_as_one(workspace):
     parts, whole = workspace / "sampled", workspace / "sampled_alone"
     short = [*SMALL, "model.dropout=0.1", "r_drop=1", "data.tokenizer.sampling=0.1", "guided_alignment=0.1"]
@@ -263,6 +263,7 @@ def test_two_processes_draw_pieces_and_compare_readings_as_one(workspace):
     assert_trained_alike(parts, whole)
 
 
+@pytest.mark.slow
 def test_two_processes_read_a_stream_as_one(workspace):
     """A pass is two blocks of different lengths, and is no whole number of epochs."""
     text = workspace / "text"
@@ -322,6 +323,7 @@ def ended(processes: list[subprocess.Popen], directory: Path) -> list[int]:
     return [process.wait() for process in processes]
 
 
+@pytest.mark.slow
 def test_lightning_starts_its_processes(workspace, alone):
     log = workspace / "lightning.log"
     process = start(
@@ -339,6 +341,7 @@ def test_lightning_starts_its_processes(workspace, alone):
     }
 
 
+@pytest.mark.slow
 def test_torchrun_starts_one_process_on_each_of_two_nodes(workspace, alone):
     log, port = workspace / "nodes.log", free_port()
     nodes = []
@@ -384,6 +387,7 @@ run_command("train")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_one_that_fails_ends_the_run_with_its_error(rank, workspace):
     driver, log = workspace / f"fault_{rank}.py", workspace / f"fault_{rank}.log"
@@ -459,7 +463,7 @@ def test_all_processes_agree_when_the_run_started(tmp_path):
         if os.environ["RANK"] == "1":
             torch.distributed.rendezvous = late
             time.sleep(1.1)
-        (tmp_path / os.environ["RANK"]).write_text(ranks.started("%Y-%m-%d_%H-%M-%S.%f"))
+        (tmp_path / os.environ["RANK"]).write_text(started("%Y-%m-%d_%H-%M-%S.%f"))
         while len(list(tmp_path.glob("[0-9]"))) < 2:  # rank 0 has the store
             time.sleep(0.05)
 
@@ -470,7 +474,7 @@ def test_all_processes_agree_when_the_run_started(tmp_path):
 def test_tasks_of_a_slurm_job_step_agree_too(monkeypatch):
     for key, value in {"SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_ID": "71", "SLURM_STEP_ID": "0"}.items():
         monkeypatch.setenv(key, value)
-    assert ranks.started("%Y") == "job_71_0"
+    assert started("%Y") == "job_71_0"
 
 
 def test_processes_that_do_not_fit_are_refused(monkeypatch):

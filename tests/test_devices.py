@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CASES = Path(__file__).with_name("standin_cases.py")
 
 
+@pytest.mark.slow
 def test_all_cases_hold_on_a_device_that_is_not_the_cpu():
     done = subprocess.run(
         [

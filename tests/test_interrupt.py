@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data import datamodule
 from tests.test_commands import ROOT, SMALL, call, refused
 
 
@@ -54,6 +53,7 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     assert result.stdout.count(b"\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_is_sent_to_the_loaders_workers_too_ends_as_if_it_were_not(number, tmp_path: Path):
     directory = tmp_path / "run"
@@ -85,20 +85,3 @@ def test_what_is_sent_to_the_loaders_workers_too_ends_as_if_it_were_not(number, 
     assert (directory / ".hydra" / "overrides.yaml").exists()
     assert (directory / "train.log").exists()
     assert not (tmp_path / "logs").exists()
-
-
-@pytest.mark.skipif(
-    not hasattr(signal, "sigwaitinfo"), reason="this system does not say who has sent a signal"
-)
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # from Python 3.12 on
-def test_a_loaders_workers_are_deaf_to_signals_from_their_first_moment(tmp_path: Path):
-    def reveal(worker: int) -> None:
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-        (tmp_path / "blocked").write_text(" ".join(sorted(each.name for each in blocked)))
-
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    options = {"num_workers": 1, "batch_size": None, "multiprocessing_context": "fork"}
-    loader = datamodule._Loader([0, 1], worker_init_fn=reveal, **options)
-    assert list(loader) == [0, 1]
-    assert {"SIGINT", "SIGTERM"} <= set((tmp_path / "blocked").read_text().split())
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

@@ -11,7 +11,7 @@ from nmt.errors import UserError
 from nmt.kernels import steps
 from nmt.layers.cells import GRULayer
 from nmt.training.losses import cross_entropy, output_loss, output_r_drop, r_drop
-from tests.test_gru import EOS, PAD, build, every_case, sources, targets
+from tests.test_recurrent import EOS, PAD, build, every_case, sources, targets
 
 
 @pytest.fixture(autouse=True)

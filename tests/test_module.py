@@ -232,8 +232,6 @@ def test_validation_is_plain_whatever_training_adds():
 def test_r_drop_without_dropout_is_refused():
     with pytest.raises(UserError, match=r"r_drop compares two dropouts .* set model\.dropout"):
         make_module(r_drop=1.0)
-    with pytest.raises(UserError, match=r"r_drop=-1: give a number of at least 0"):
-        make_module(r_drop=-1, dropout=0.1)
 
 
 @pytest.mark.filterwarnings("ignore:You defined a `validation_step`")

@@ -10,12 +10,13 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import kernels
 from nmt.attention import DotAttention, PredictiveLocalAttention
 from nmt.attention.masks import masked_softmax
-from nmt.decoding import beam_search, force_decode
+from nmt.decoding import force_decode
 from nmt.kernels.packed import map_of
 from nmt.layers import cells
 from nmt.layers.cells import GRULayer, LSTMLayer
 from nmt.training.losses import output_loss, output_r_drop
-from tests.test_gru import BOS, EOS, PAD, build, every_case, sources, targets
+from tests.searches import beam_search
+from tests.test_recurrent import BOS, EOS, PAD, build, every_case, sources, targets
 
 
 @pytest.fixture(autouse=True)

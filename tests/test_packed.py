@@ -7,12 +7,12 @@ import torch
 from torch.nn import functional as F
 
 from nmt import kernels
-from nmt.decoding import beam_search, greedy_search
 from nmt.kernels import packed
 from nmt.kernels.packed import map_of, pooled_map
 from nmt.layers.cells import GRULayer
 from nmt.training.losses import output_loss, output_r_drop
-from tests.test_gru import build, every_case, sources
+from tests.searches import beam_search, greedy_search
+from tests.test_recurrent import build, every_case, sources
 
 needs_onednn = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN, and takes weights as they are"

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data import readers
-from nmt.data.readers import Languages
+from nmt.data.layout import Languages, find
+from nmt.data.rows import read_rows
 from nmt.data.tokenizer import Tokenizer
+from tests.test_tokenizer import brought_along
 
 # The same examples each time, so that a failure is the change's and not the day's.
 settings.register_profile("same examples", derandomize=True, database=None, deadline=None, max_examples=60)
@@ -94,9 +95,9 @@ def rows_of(files: dict[str, bytes], src: str, tgt: str) -> list[tuple[str, ...]
     with tempfile.TemporaryDirectory() as folder:
         for name, content in files.items():
             (Path(folder) / name).write_bytes(content)
-        found = readers.find(Path(folder), "train", languages)
+        found = find(Path(folder), "train", languages)
         assert found is not None
-        return list(readers.read_rows(found, languages))
+        return list(read_rows(found.shards, languages))
 
 
 # Pieces.
@@ -105,25 +106,15 @@ LINES = ["the cat sees a dog .", "một con chó già ngủ .", "she has bought 
 
 
 @pytest.fixture(scope="module")
-def with_bytes() -> Tokenizer:
-    return train(byte_fallback=True, vocab_size=310)
+def with_bytes(tmp_path_factory) -> Tokenizer:
+    special = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    file = tmp_path_factory.mktemp("model") / "own.model"
+    return Tokenizer.from_models(brought_along(file, byte_fallback=True, vocab_size=340, **special))
 
 
 @pytest.fixture(scope="module")
 def with_unknowns() -> Tokenizer:
-    return train(byte_fallback=False, vocab_size=54)
-
-
-def train(*, byte_fallback: bool, vocab_size: int) -> Tokenizer:
-    return Tokenizer.train(
-        LINES,
-        [],
-        model_type="bpe",
-        joint=True,
-        vocab_size=vocab_size,
-        character_coverage=1.0,
-        byte_fallback=byte_fallback,
-    )
+    return Tokenizer.train(LINES, [], model_type="bpe", joint=True, vocab_size=54, character_coverage=1.0)
 
 
 # Letters, numbers, punctuation, symbols and spaces, but for those that SentencePiece treats otherwise than NFKC.

@@ -34,8 +34,6 @@ SMALL = [
     "data.max_words=8",
     "data.max_tokens=256",
     "data.tokenizer.vocab_size=250",
-    "encoder.size=16",
-    "decoder.size=16",
     "model.size=16",
     "model.dropout=0.2",  # so that the random generators matter
     "trainer.accelerator=cpu",
@@ -266,6 +264,11 @@ def whole_uneven(workspace) -> Path:
     return directory
 
 
+def some_slow(ends: dict[str, Any], *quick: str) -> list[Any]:
+    """Names of ends as parameters: all but the `quick` ones are run in the slow tier."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in ends]
+
+
 ENDS = {
     "inside the first epoch": (die_at_batch(7), -signal.SIGKILL),
     "inside a later epoch": (die_at_batch(20), -signal.SIGKILL),
@@ -277,7 +280,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", some_slow(ENDS, "in validation", "renaming a checkpoint"))
 def test_a_run_that_goes_on_is_the_run_that_never_stopped(end, workspace, whole):
     sabotage, status = ENDS[end]
     directory = workspace / end.replace(" ", "_")
@@ -294,7 +297,7 @@ UNEVEN_ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", UNEVEN_ENDS)
+@pytest.mark.parametrize("end", some_slow(UNEVEN_ENDS, "terminated inside a window"))
 def test_so_it_is_with_accumulation_validation_inside_epochs_and_a_plateau(end, workspace, whole_uneven):
     sabotage, status = UNEVEN_ENDS[end]
     directory = workspace / f"uneven_{end.replace(' ', '_')}"
@@ -353,7 +356,7 @@ def streamed(text: Path) -> list[str]:
     return [*kept, *EVEN, *files, "data.max_length=60", "data.streaming=11", "data.buffer_pairs=70"]
 
 
-@pytest.mark.parametrize("batch", [7, 20])
+@pytest.mark.parametrize("batch", [7, pytest.param(20, marks=pytest.mark.slow)])
 def test_so_it_is_with_text_that_is_read_as_it_goes(batch, workspace, text):
     whole, killed = workspace / f"streamed{batch}", workspace / f"killed{batch}"
     assert train(whole, streamed(text)) == 0, log_of(whole)
@@ -363,6 +366,7 @@ def test_so_it_is_with_text_that_is_read_as_it_goes(batch, workspace, text):
     assert log_of(whole).count("pass 1 reads") == 3  # the text was begun anew
 
 
+@pytest.mark.slow
 def test_other_text_is_refused_also_where_it_is_read_as_it_goes(workspace, text):
     directory, other = workspace / "other_text", workspace / "text_changed"
     assert train(directory, [*streamed(text), "trainer.max_epochs=1"]) == 0, log_of(directory)
@@ -377,6 +381,7 @@ def test_other_text_is_refused_also_where_it_is_read_as_it_goes(workspace, text)
     assert "the training text is not the one that the run was trained on" in log_of(directory)
 
 
+@pytest.mark.slow
 def test_the_best_by_another_score_is_not_compared_with_the_best_before(workspace):
     directory = workspace / "another_score"
     assert train(directory, [*SMALL, *EVEN, "trainer.max_epochs=1"]) == 0, log_of(directory)
@@ -394,6 +399,7 @@ def test_the_best_by_another_score_is_not_compared_with_the_best_before(workspac
     assert any("'val/chrf'" in name for name in last if name.startswith("EarlyStopping"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
 def test_so_it_is_in_other_precisions(precision, workspace):
     settings = [*SMALL, *EVEN, f"trainer.precision={precision}"]
@@ -404,6 +410,7 @@ def test_so_it_is_in_other_precisions(precision, workspace):
     assert_same_run(directory, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", SIZES)
 def test_so_it_is_with_every_regulariser_and_another_number_of_workers(model, workspace):
     """Pieces, dropped units, words and weights, and R-Drop's two readings are drawn as if nothing had happened."""
@@ -664,7 +671,7 @@ def test_what_is_no_run_to_go_on_with_is_said(tmp_path):
     with pytest.raises(UserError, match=r"no config.yaml; it ended before it was trained: start it anew"):
         arguments_for_training([f"resume={tmp_path}"])
     (tmp_path / "config.yaml").touch()
-    with pytest.raises(UserError, match=r"one run is gone on with at a time, without -m"):
+    with pytest.raises(UserError, match=r"one run is resumed at a time, without -m"):
         arguments_for_training(["-m", f"resume={tmp_path},b"])
 
 
@@ -682,5 +689,5 @@ def test_hydra_is_told_of_the_runs_own_directory_and_keys(tmp_path):
     assert arguments_for_training(["run_dir='a b'"]) == ["run_dir='a b'", "hydra.run.dir='a b'"]
     for left in (["-m", "run_dir=x"], [f"run_dir={tmp_path}"]):  # a sweep; a run that is there already
         assert arguments_for_training(left) == left
-    with pytest.raises(UserError, match=r"nowhere is no run to go on with"):
+    with pytest.raises(UserError, match=r"nowhere is no run to resume"):
         arguments_for_training(["resume=nowhere"])

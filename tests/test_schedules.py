@@ -5,8 +5,10 @@ import math
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from nmt.errors import UserError
+from nmt.run.building import build
 from nmt.training import schedules
 
 
@@ -76,26 +78,27 @@ def test_a_plateau_does_not_overlook_what_is_a_little_better(mode, scores):
 
 
 @pytest.mark.parametrize(
-    ("make", "settings", "message"),
+    ("name", "settings", "message"),
     [
-        (schedules.inverse_sqrt, {"warmup_steps": 0}, "warmup_steps=0: give a whole number of at least 1"),
-        (schedules.constant, {"warmup_steps": -1}, "warmup_steps=-1: give a whole number of at least 0"),
-        (schedules.cosine, {"warmup_steps": 2.5}, "warmup_steps=2.5: give a whole number"),
-        (schedules.cosine, {"warmup_steps": 0, "total_steps": 0}, "total_steps=0: give a whole number"),
-        (schedules.cosine, {"warmup_steps": 0, "total_steps": math.inf}, "scheduler=constant"),
-        (schedules.plateau, {"factor": 1.0, "patience": 1}, r"factor=1\.0: give a number between 0 and 1"),
-        (schedules.plateau, {"factor": 0.5, "patience": -1}, "patience=-1"),
-        (
-            schedules.plateau,
-            {"factor": 0.5, "patience": 1, "mode": "up"},
-            r"scheduler\.mode=up: give min or max",
-        ),
+        ("inverse_sqrt", {"warmup_steps": 0}, "^scheduler.warmup_steps=0: .* greater than or equal to 1"),
+        ("constant", {"warmup_steps": -1}, "^scheduler.warmup_steps=-1: .* greater than or equal to 0"),
+        ("cosine", {"warmup_steps": 2.5}, "^scheduler.warmup_steps=2.5: .* valid integer"),
+        ("cosine", {"warmup_steps": 0, "total_steps": 0}, "^scheduler.total_steps=0: .* greater than 0"),
+        ("plateau", {"factor": 1.0, "patience": 1}, r"^scheduler.factor=1\.0: .* less than 1"),
+        ("plateau", {"factor": 0.5, "patience": -1}, "^scheduler.patience=-1: .* equal to 0"),
+        ("plateau", {"factor": 0.5, "patience": 1, "mode": "up"}, r"^scheduler\.mode=up: .* 'min' or 'max'"),
     ],
 )
-def test_what_makes_no_schedule_is_refused(make, settings, message):
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+def test_what_makes_no_schedule_is_refused(name, settings, message):
+    target = {"_target_": f"nmt.training.schedules.{name}", "_partial_": True}
     with pytest.raises(UserError, match=message):
-        make(optimizer, **{"total_steps": 9, **settings})
+        build(OmegaConf.create({"scheduler": target | settings}).scheduler)
+
+
+def test_a_cosine_needs_an_end():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    with pytest.raises(UserError, match="scheduler=constant"):
+        schedules.cosine(optimizer, warmup_steps=0, total_steps=math.inf)
 
 
 def test_a_warm_up_that_outlasts_the_run_is_warned_of(caplog):

@@ -5,7 +5,6 @@ from collections import Counter
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -13,7 +12,7 @@ from omegaconf import OmegaConf
 from nmt.data import streaming
 from nmt.data.batching import collate
 from nmt.data.corpus import read_files
-from nmt.data.datamodule import StreamingDataModule, make_datamodule
+from nmt.data.datamodule import StreamingDataModule
 from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
@@ -145,13 +144,6 @@ def test_places_reach_into_later_passes(folder, tokenizer):
     assert 0 < place.batch <= 30
 
 
-def test_a_batch_before_the_place_is_not_looked_for(folder, tokenizer):
-    of = stream(folder, tokenizer)
-    of.place = Place(batch=10, number=0, block=1, row=30)
-    with pytest.raises(ValueError, match="batch 9 lies before"):
-        batches(of, 1, 9)
-
-
 def test_shards_come_in_an_order_of_their_own_for_each_pass(folder):
     text: TextStream = read(folder)["train"]
     orders = {tuple(src for src, _ in text.rows(3, number)) for number in range(6)}
@@ -191,9 +183,7 @@ def test_an_empty_shard_is_taken_as_it_is_where_the_text_is_read_whole(folder, t
     for shard in folder.glob("train-*"):
         shard.write_text("")
     for of in (text.rows(3, 0), text.first_pairs(8)):
-        with pytest.raises(
-            UserError, match=r"train-0000\d-of-00004\.jsonl and the shards beside it have no rows"
-        ):
+        with pytest.raises(UserError, match=r"train-0000\d-of-00004\.jsonl: the split has no rows"):
             next(of)
 
 
@@ -202,13 +192,13 @@ def test_alignments_in_some_shards_only_are_refused(folder, tokenizer, guided, b
     """Also where the first blocks are of shards that have none."""
     aligned = folder / "train-00003-of-00004.jsonl"
     aligned.write_text("".join(json.dumps(row | {"alignment": "0-0"}) + "\n" for row in LINES[60:]))
-    fault = r"jsonl, line 1: (no alignment, but|an alignment, but) the rows before it have (one|none)"
+    fault = r"jsonl, line 1: some rows have an alignment and others have none"
     with pytest.raises(UserError, match=fault):
         read(folder, streaming=None)
     with pytest.raises(UserError, match=fault):
         list(read(folder)["train"].first_pairs(8))
     for seed in range(4):  # orders of the shards
-        with pytest.raises(UserError, match=fault):
+        with pytest.raises(UserError, match=f"{fault}|guided_alignment needs alignments"):
             batches(stream(folder, tokenizer, guided=guided, buffer_pairs=buffer_pairs, seed=seed), 100)
 
 
@@ -256,46 +246,12 @@ def test_the_largest_batch_is_as_large_as_any(folder, tokenizer):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"num_workers": 2}, r"data\.num_workers=2: a stream has one thread of its own"),
         ({"max_length": 200}, r"data\.max_length=200 above data\.max_tokens=120"),
     ],
 )
 def test_what_a_stream_cannot_have_is_refused(folder, tokenizer, changed, message):
     with pytest.raises(UserError, match=message):
         data(folder, tokenizer, **changed)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"max_length": 61}, r"data\.max_length=61 above half of data\.max_tokens=120: 2 processes"),
-        ({"buffer_pairs": 1}, r"data\.buffer_pairs=1: 2 processes need as many"),
-    ],
-)
-def test_what_could_not_be_dealt_to_all_processes_is_refused_at_the_start(
-    folder, tokenizer, changed, message
-):
-    def begin(world_size: int) -> None:
-        module = data(folder, tokenizer, **changed)
-        module.trainer = SimpleNamespace(world_size=world_size, global_rank=0, current_epoch=0)
-        module.train_dataloader()
-
-    begin(1)
-    with pytest.raises(UserError, match=message):
-        begin(2)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"buffer_pairs": 30}, r"data\.buffer_pairs=30 is for a stream: set data\.streaming too"),
-        ({"buffer_pairs": 0, "streaming": 7}, r"data\.buffer_pairs=0: give at least 1"),
-    ],
-)
-def test_a_buffer_is_for_a_stream_and_holds_a_pair(folder, tokenizer, given, message):
-    settings = {"max_length": 60, "max_ratio": 4.0, "max_tokens": 120, "num_workers": 0, "tokenizer": {}}
-    with pytest.raises(UserError, match=message):
-        make_datamodule(settings | given, read(folder), tokenizer, seed=3, guided=False)
 
 
 @pytest.mark.parametrize("streaming", [0, -1, True, 2.5])
@@ -367,8 +323,6 @@ def test_a_run_does_not_go_on_with_other_text_or_another_validation_set(folder, 
     state = data(folder, tokenizer).state_dict()
     data(folder, tokenizer).load_state_dict(state)
     (folder / "val.jsonl").write_text(json.dumps(LINES[1]) + "\n")
-    earlier = {name: state[name] for name in ("batch", "number", "block", "row")}
-    data(folder, tokenizer).load_state_dict(earlier)
     with pytest.raises(UserError, match="the validation set is not the one that the run was scored on"):
         data(folder, tokenizer).load_state_dict(state)
     shard = folder / "train-00000-of-00004.jsonl"

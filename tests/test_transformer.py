@@ -12,13 +12,14 @@ import torch
 from hydra.errors import ConfigCompositionException
 from torch import nn
 
-from nmt.decoding import beam_search, force_decode, greedy_search
+from nmt.decoding import force_decode
 from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
 from nmt.layers.positions import LearnedPositions, SinusoidalPositions
 from nmt.models import EncoderDecoder, select
 from nmt.run.building import build_translator
 from nmt.training.losses import cross_entropy
+from tests.searches import beam_search, greedy_search
 from tests.translators import transformer_translator
 
 EXACT = {"rtol": 0, "atol": 1e-10}

@@ -1,4 +1,4 @@
-"""What attention weights are like: how sharp, how diagonal, how complete, and what they attend to.
+"""Measures of attention weights: entropy, concentration, coverage, locality, diagonality, agreement of heads.
 
 Weights are [..., T, S]: NumPy arrays, tensors, or a tuple of tensors (one a layer, as other libraries return
 them), with any dimensions before the last two. a_tj is the weight of target position t on source position j.
@@ -6,8 +6,8 @@ them), with any dimensions before the last two. a_tj is the weight of target pos
 Each function takes `src_mask` [..., S] and `tgt_mask` [..., T], True is real; None means that all are. Their
 leading dimensions broadcast against those of the weights: for [layers, B, heads, T, S], masks are [B, 1, S] and
 [B, 1, T]. Weights on padding are left out and the rest stay as they are. Positions are counted over real ones,
-so padding on either side changes nothing. At padding, a result has NaN, and -1 where it is an index. Raises
-ValueError where a mask's length differs from the weights'.
+so padding on either side changes nothing. At padding, a result has NaN. Raises ValueError where a mask's length
+differs from the weights'.
 """
 
 from collections.abc import Iterable
@@ -31,12 +31,6 @@ def concentration(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -
     """`max_j a_tj` of each row. Returns [..., T]."""
     values, _, tgt_real = _masked(weights, src_mask, tgt_mask)
     return np.where(tgt_real, values.max(axis=-1, initial=0.0), np.nan)
-
-
-def share_above(weights: Any, threshold: float, *, src_mask: Any = None, tgt_mask: Any = None) -> Floats:
-    """`sum_j a_tj [a_tj >= threshold]`: what part of each row lies on large weights. Returns [..., T]."""
-    values, _, tgt_real = _masked(weights, src_mask, tgt_mask)
-    return np.where(tgt_real, np.where(values >= threshold, values, 0).sum(axis=-1), np.nan)
 
 
 def received(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Floats:
@@ -91,29 +85,6 @@ def agreement(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Fl
         raise ValueError(f"agreement is between 2 heads or more, [..., K, T, S], got {num_heads} head")
     divergence = _entropy(values.mean(axis=-3)) - _entropy(values).mean(axis=-2)
     return np.where(tgt_real.all(axis=-2), 1 - divergence / np.log(num_heads), np.nan)
-
-
-def most_attended(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> NDArray[np.integer]:
-    """`argmax_j a_tj`, the first of equals; -1 where a row has no weight. Returns [..., T]."""
-    values, _, tgt_real = _masked(weights, src_mask, tgt_mask)
-    if values.shape[-1] == 0:
-        return np.full(values.shape[:-1], -1)
-    return np.where(tgt_real & (values.max(axis=-1, initial=0.0) > 0), values.argmax(axis=-1), -1)
-
-
-def most_attended_overall(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> NDArray[np.integer]:
-    """`argmax_j sum_t a_tj`, the source position that receives most; -1 where there is no weight. Returns [...]."""
-    values, _, _ = _masked(weights, src_mask, tgt_mask)
-    return most_attended(values.sum(axis=-2, keepdims=True))[..., 0]
-
-
-def broadest(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> NDArray[np.integer]:
-    """`argmax_t -sum_j a_tj log a_tj`, the target position that attends most widely; -1 without one. Returns [...]."""
-    values, _, tgt_real = _masked(weights, src_mask, tgt_mask)
-    if 0 in values.shape[-2:]:
-        return np.full(values.shape[:-2], -1)[()]
-    ranked = np.where(tgt_real, _entropy(values), -1.0)
-    return np.where(tgt_real.any(axis=-1), ranked.argmax(axis=-1), -1)[()]
 
 
 STATISTICS = ("entropy", "concentration", "locality", "coverage", "diagonality")

@@ -1,4 +1,4 @@
-"""From attention weights between pieces to weights between words, and from those to links.
+"""Attention weights between pieces, weights between words, and links, each turned into the other.
 
 Weights are [T, S], or [target words, source words] once they are between words: NumPy arrays or tensors of any
 origin.
@@ -89,3 +89,19 @@ def links_from_weights(
     if method == "mutual":
         return {(i, j) for i, j in links if rows[j, i] == rows[:, i].max()}
     raise ValueError(f"a method is argmax, mutual or threshold, not {method!r}")
+
+
+def piece_links(links: Links, tgt_words: Sequence[int], src_words: Sequence[int]) -> list[tuple[int, int]]:
+    """Pairs (t, s) of target and source pieces whose words are linked, in order.
+
+    `links` (i, j) join source word i and target word j. `tgt_words` [T] and `src_words` [S] give the word of
+    each piece, -1 for what is no word (end of sentence): the inverse of `words_from_pieces`. These are the rows of
+    weights that guide attention (Chen et al. 2016).
+    """
+    pieces_of: dict[int, list[int]] = {}
+    for s, word in enumerate(src_words):
+        pieces_of.setdefault(word, []).append(s)
+    sources_of: dict[int, list[int]] = {}
+    for i, j in sorted(links):
+        sources_of.setdefault(j, []).extend(pieces_of.get(i, []))
+    return [(t, s) for t, word in enumerate(tgt_words) for s in sources_of.get(word, [])]

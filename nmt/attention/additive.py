@@ -10,23 +10,18 @@ from torch.nn import functional as F
 
 from nmt import kernels
 from nmt.attention.base import Attended, Attention, Normalizer
+from nmt.settings import Count, Positive
 
 CHUNK = 2**19  # elements of [B, C, S, A] that are held at once: 2 MB of float32, about a core's cache
 WHOLE = 2**23  # elements up to which the plain form is faster: it need not compute them twice
-
-
-def _check_size(size: int) -> None:
-    if size < 1:
-        raise ValueError(f"attention.size must be at least 1, got {size}")
 
 
 class AdditiveAttention(Attention):
     """`e_tj = v^T tanh(W q_t + U h_j)` (Bahdanau et al. 2015, A.1.2). `size` is the width of v."""
 
     def __init__(
-        self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer, size: int
+        self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer, size: Count
     ) -> None:
-        _check_size(size)
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
@@ -49,7 +44,7 @@ class NormedAdditiveAttention(AdditiveAttention):
     """
 
     def __init__(
-        self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer, size: int
+        self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer, size: Count
     ) -> None:
         super().__init__(
             query_size=query_size,
@@ -74,9 +69,8 @@ class ConcatAttention(Attention):
     """
 
     def __init__(
-        self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer, size: int
+        self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer, size: Count
     ) -> None:
-        _check_size(size)
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
@@ -109,10 +103,10 @@ class CoverageAttention(AdditiveAttention):
         *,
         query_size: int,
         key_size: int,
-        temperature: float,
+        temperature: Positive,
         normalizer: Normalizer,
-        size: int,
-        max_fertility: float | None,
+        size: Count,
+        max_fertility: Positive | None,
     ) -> None:
         super().__init__(
             query_size=query_size,
@@ -121,8 +115,6 @@ class CoverageAttention(AdditiveAttention):
             normalizer=normalizer,
             size=size,
         )
-        if max_fertility is not None and not max_fertility > 0:
-            raise ValueError(f"attention.max_fertility must be above 0, got {max_fertility}")
         self.max_fertility = max_fertility
         self.coverage_projection = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))  # z
         if max_fertility is not None:

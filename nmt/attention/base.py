@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt import kernels
+from nmt.settings import Positive
 
 Normalizer = Callable[[Tensor, Tensor], Tensor]  # scores [..., S], mask: weights [..., S]
 
@@ -38,10 +39,10 @@ class Attention(nn.Module, ABC):
         True  # whether it is a score of a query and a state alone, so that others can build on it
     )
 
-    def __init__(self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer) -> None:
+    def __init__(
+        self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer
+    ) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"attention.temperature must be above 0, got {temperature}")
         self.query_size, self.key_size = query_size, key_size
         self.temperature, self.normalizer = temperature, normalizer
         self.dropout: nn.Module = nn.Identity()

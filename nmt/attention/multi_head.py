@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.attention.base import Attended, Attention, content_score
+from nmt.settings import Count
 
 
 class MultiHeadAttention(Attention):
@@ -20,9 +21,9 @@ class MultiHeadAttention(Attention):
     is_content_score = False
 
     def __init__(
-        self, *, query_size: int, key_size: int, content: Callable[..., Attention], num_heads: int
+        self, *, query_size: int, key_size: int, content: Callable[..., Attention], num_heads: Count
     ) -> None:
-        if num_heads < 1 or query_size % num_heads:
+        if query_size % num_heads:
             raise ValueError(f"attention.num_heads must divide the query size {query_size}, got {num_heads}")
         head_size = query_size // num_heads
         score = content_score(content, query_size=head_size, key_size=head_size, user="multi-head attention")

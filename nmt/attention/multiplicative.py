@@ -8,12 +8,15 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.attention.base import Attention, Normalizer
+from nmt.settings import Positive
 
 
 class DotAttention(Attention):
     """`e_tj = q_t^T h_j` (Luong et al. 2015, eq. 8). Raises ValueError where the two sizes differ."""
 
-    def __init__(self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer) -> None:
+    def __init__(
+        self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer
+    ) -> None:
         if query_size != key_size:
             raise ValueError(
                 f"dot scores need query_size == key_size, got {query_size} and {key_size}: "
@@ -40,7 +43,9 @@ class ScaledDotAttention(DotAttention):
 class GeneralAttention(Attention):
     """`e_tj = q_t^T W h_j` (Luong et al. 2015, eq. 8)."""
 
-    def __init__(self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer) -> None:
+    def __init__(
+        self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer
+    ) -> None:
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
@@ -57,7 +62,9 @@ class ScaledGeneralAttention(GeneralAttention):
     """`e_tj = g q_t^T W h_j` with a learned scalar g, 1 at first: `scaled_luong` of the TensorFlow NMT tutorial
     (`LuongAttention(scale=True)`)."""
 
-    def __init__(self, *, query_size: int, key_size: int, temperature: float, normalizer: Normalizer) -> None:
+    def __init__(
+        self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer
+    ) -> None:
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.attention.base import Attended, Attention, Normalizer, content_score
+from nmt.settings import Count, Positive
 
 
 class LocationAttention(Attention):
@@ -24,15 +25,13 @@ class LocationAttention(Attention):
         *,
         query_size: int,
         key_size: int,
-        temperature: float,
+        temperature: Positive,
         normalizer: Normalizer,
-        max_positions: int,
+        max_positions: Count,
     ) -> None:
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
-        if max_positions < 1:
-            raise ValueError(f"attention.max_positions must be at least 1, got {max_positions}")
         self.projection = kernels.Linear(query_size, max_positions, bias=False)  # W
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
@@ -53,7 +52,7 @@ class LocalAttention(Attention):
     gives_zeros = True  # outside the window, whatever the score
 
     def __init__(
-        self, *, query_size: int, key_size: int, content: Callable[..., Attention], window: int
+        self, *, query_size: int, key_size: int, content: Callable[..., Attention], window: Count
     ) -> None:
         score = content_score(content, query_size=query_size, key_size=key_size, user="local attention")
         super().__init__(
@@ -62,8 +61,6 @@ class LocalAttention(Attention):
             temperature=score.temperature,
             normalizer=score.normalizer,
         )
-        if window < 1:
-            raise ValueError(f"attention.window must be at least 1, got {window}")
         self.content, self.window = score, window
 
     @abstractmethod
@@ -113,7 +110,7 @@ class PredictiveLocalAttention(LocalAttention):
     """
 
     def __init__(
-        self, *, query_size: int, key_size: int, content: Callable[..., Attention], window: int
+        self, *, query_size: int, key_size: int, content: Callable[..., Attention], window: Count
     ) -> None:
         super().__init__(query_size=query_size, key_size=key_size, content=content, window=window)
         self.position_projection = kernels.Linear(query_size, query_size, bias=False)  # W_p

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from nmt import alignment, plotting
 from nmt.alignment import AlignmentScore, Links
-from nmt.data.readers import read_lines
+from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.run.directory import Run
 from nmt.run.files import write_atomically
@@ -25,7 +25,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     if cfg.alignment is not None:
         links = [sure for sure, _ in alignment.read_alignments(cfg.alignment, possible=False)]
         return score(links, read_gold(cfg, len(links), cfg.alignment))
-    which = {"checkpoint": cfg.checkpoint, "average": cfg.average}
+    which = {"checkpoint": cfg.checkpoint, "average": cfg.average, "trusted": cfg.trusted}
     run = Run.load(cfg.run, **which, device=cfg.device)
     sources, targets = list(read_lines(Path(cfg.src))), list(read_lines(Path(cfg.tgt)))
     if len(sources) != len(targets):

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from nmt import plotting
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, check_digests, read_common_text, read_run
-from nmt.data.readers import read_lines
+from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.run.building import make_scorers, reads_lowercase
 from nmt.run.checks import check_case

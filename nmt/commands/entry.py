@@ -22,16 +22,21 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.commands import checks
 from nmt.commands.composing import CONFIGS
 from nmt.commands.explaining import can_be_mended, explain
-from nmt.commands.overrides import settle
+from nmt.commands.settings import settle
 from nmt.commands.starting import arguments_for_training, started
 from nmt.errors import UserError, WriteError
+from nmt.settings import GROUPS, describe_groups
 
 COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark")
 
 
 def choice_names(*groups: str) -> str:
-    """The options chosen from groups, joined by `_`, for names of runs; those that chose none are left out."""
+    """The options chosen from groups, joined by `_`, for names of runs; those that chose none are left out.
+
+    Without a name they are the groups that are part of a run's name.
+    """
     choices = HydraConfig.get().runtime.choices
+    groups = groups or tuple(group.name for group in GROUPS if group.in_name)
     return "_".join(str(choices[group]) for group in groups if choices.get(group) not in (None, "null"))
 
 
@@ -44,6 +49,7 @@ def scratch() -> str:
 
 
 OmegaConf.register_new_resolver("choices", choice_names, replace=True)
+OmegaConf.register_new_resolver("groups", lambda *names: describe_groups(CONFIGS, names), replace=True)
 OmegaConf.register_new_resolver("scratch", scratch, replace=True)
 OmegaConf.register_new_resolver("started", started, replace=True)
 
@@ -74,6 +80,8 @@ def run_command(name: str) -> None:
                 settle(cfg, name, HydraConfig.get().overrides.task)
                 check: Callable[[DictConfig, Sequence[str]], None] = getattr(checks, name)
                 check(cfg, HydraConfig.get().overrides.task)
+                if cfg.trusted:
+                    sys.path.append(os.getcwd())  # of a script it is the script's folder alone
                 importlib.import_module(f"nmt.commands.{name}").main(cfg)
         except SystemExit as end:
             if end.code != 1 or HydraConfig.get().mode != RunMode.MULTIRUN:

@@ -1,11 +1,12 @@
 """Score a trained run on a split of its data, or of other data."""
 
+from dataclasses import asdict
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from nmt.errors import UserError
-from nmt.run.building import make_scorers
+from nmt.run.building import build, make_scorers
 from nmt.run.checks import check_decoding
 from nmt.run.data import stored_data
 from nmt.run.directory import Run, open_run
@@ -14,17 +15,19 @@ from nmt.run.scores import report, write_scores
 
 def evaluate(cfg: DictConfig) -> dict:
     """Translate the split, write metrics.json and hypotheses.txt into the run directory, print the scores."""
-    run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
-    check_decoding(cfg.decoding, run.translator)
+    how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
+    run = open_run(cfg.run, **how)
+    decoding = build(cfg.decoding)
+    check_decoding(decoding, run.translator)
     dataset = run.split(cfg.split, data_config(run, cfg.data))
     scores, translations = run.score(
         dataset,
+        decoding,
         scorers=make_scorers(cfg, lowercase=run.tokenizer.lowercase),
         num_bootstrap=cfg.num_bootstrap,
         show_progress=True,
-        **cfg.decoding,
     )
-    scores["decoding"] = OmegaConf.to_container(cfg.decoding, resolve=True)
+    scores["decoding"] = asdict(decoding)
     weights = ""
     if cfg.average is None:
         scores["checkpoint"] = cfg.checkpoint

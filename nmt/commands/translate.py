@@ -4,14 +4,15 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
 from nmt import alignment, plotting
 from nmt.commands.entry import outlive_reader
-from nmt.data.readers import decoded, read_lines
+from nmt.data.lines import decoded, read_lines
+from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
+from nmt.run.building import build
 from nmt.run.checks import check_decoding
 from nmt.run.directory import Run, open_run
 from nmt.run.files import write_atomically
@@ -24,8 +25,10 @@ def translate(cfg: DictConfig) -> None:
     Of a line that is empty, or so long that it was cut, there is one of them all the same. Where there are `prefixes`,
     all lines are read before the first is translated.
     """
-    run = open_run(cfg.run, checkpoint=cfg.checkpoint, average=cfg.average, device=cfg.device, int8=cfg.int8)
-    check_decoding(cfg.decoding, run.translator, num_best=cfg.num_best)
+    how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
+    run = open_run(cfg.run, **how)
+    decoding = build(cfg.decoding)
+    check_decoding(decoding, run.translator, num_best=cfg.num_best)
     wants_weights = not (cfg.alignments is cfg.heatmaps is cfg.page is None)
     if wants_weights and not run.translator.has_attention:
         raise UserError(f"{cfg.run} has no attention: it gives no alignments and no heatmaps")
@@ -33,7 +36,7 @@ def translate(cfg: DictConfig) -> None:
         lines = decoded(sys.stdin.buffer, "standard input")
     else:
         lines = read_lines(Path(cfg.input))
-    translated = _translate_all(cfg, run, lines)
+    translated = _translate_all(cfg, run, decoding, lines)
     if cfg.output is None and not wants_weights:
         for number, each in enumerate(translated, 1):  # as they come
             print("\n".join(output_lines(number, each, cfg.num_best)), flush=True)
@@ -69,10 +72,11 @@ def output_lines(number: int, translation: Translation, num_best: int) -> list[s
     return [f"{number} ||| {each.text} ||| {each.score:.4f}" for each in (translation, *translation.others)]
 
 
-def _translate_all(cfg: DictConfig, run: Run, lines: Iterator[str]) -> Iterator[Translation]:
+def _translate_all(
+    cfg: DictConfig, run: Run, decoding: DecodingSettings, lines: Iterator[str]
+) -> Iterator[Translation]:
     """Blocks of lines, so that the first are out before the last are in; a person at a terminal gets each."""
     block = 1 if cfg.input is None and sys.stdin.isatty() else cfg.block_size
-    settings: dict[str, Any] = dict(cfg.decoding)
     prefixes = None
     if cfg.prefixes is not None:
         whole, prefixes = list(lines), list(read_lines(Path(cfg.prefixes)))
@@ -83,9 +87,7 @@ def _translate_all(cfg: DictConfig, run: Run, lines: Iterator[str]) -> Iterator[
     done = 0
     while chunk := list(islice(lines, min(block, sys.maxsize))):
         begun = None if prefixes is None else prefixes[done : done + len(chunk)]
-        yield from run.translate(
-            chunk, num_best=cfg.num_best, prefixes=begun, first_line=done + 1, **settings
-        )
+        yield from run.translate(chunk, decoding, num_best=cfg.num_best, prefixes=begun, first_line=done + 1)
         done += len(chunk)
 
 

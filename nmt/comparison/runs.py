@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt import metrics
-from nmt.data.readers import read_lines
+from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.run.data import read_whole, stored_data
 from nmt.run.files import score_files

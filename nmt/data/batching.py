@@ -1,4 +1,4 @@
-"""Batches of similar lengths under a budget of padded tokens, and their collation into tensors."""
+"""Group sentence pairs of similar lengths into batches under a budget of padded tokens, and pad them to tensors."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     src: source pieces, ending with EOS [B, S].
     tgt_in: what the decoder reads, BOS y_1 ... y_n [B, T].
     tgt_out: what it should answer, y_1 ... y_n EOS [B, T].
-    guide: given alignments [B, T, S], each row even over the source pieces that its target piece is linked
+    guide: given alignments [B, T, S]: each row is uniform over the source pieces that its target piece is linked
         to, or zero; None where attention is not guided.
     """
 
@@ -48,7 +48,7 @@ def collate(rows: Sequence[dict[str, Any]], *, pad_id: int, bos_id: int) -> Batc
 
 
 def _guide(links: Sequence[Sequence[int]], num_tgt: int, num_src: int) -> Tensor:
-    """Rows [B, T, S] that are even over the linked source pieces."""
+    """Rows [B, T, S] that are uniform over the linked source pieces."""
     guide = torch.zeros(len(links), num_tgt, num_src)
     for each, flat in zip(guide, links, strict=True):
         pairs = torch.tensor(flat, dtype=torch.long).view(-1, 2)
@@ -62,21 +62,21 @@ def _pad(sentences: Sequence[Sequence[int]], pad_id: int) -> Tensor:
 
 
 def mixed(seed: int, number: int) -> int:
-    """A seed that follows from both: of an epoch, or of a pass over a text."""
+    """A seed for an epoch or a pass over a text, made from a seed and its number."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
 class TokenBatchSampler(Sampler[list[int]]):
-    """Deals the rows of a data set into batches of similar lengths, each row once an epoch.
+    """Sampler of batches of similar lengths; each row comes once an epoch.
 
     A batch of n pairs never exceeds the budget, `n * max(longest source, longest target) <= max_tokens`, with
-    EOS counted in the lengths. It has at most `max_sentences` pairs where that is given.
+    EOS counted in the lengths.
 
-    With `shuffle`, which rows share a batch and the order of the batches are drawn anew from (seed, epoch). Without it
-    rows share a batch by their lengths, and the order, drawn from the seed, is the same in each epoch: the first few
-    are of all lengths. Either way the list of batches does not depend on the replica: replica `rank` takes every
-    `num_replicas`-th batch. So that all take equally many, the largest batches are halved until the number of batches
-    is a multiple of `num_replicas`; no row is dropped or seen twice.
+    With `shuffle`, the batches and their order are drawn anew for each (seed, epoch). Without it, the batches follow
+    from the lengths alone, and their order, drawn from the seed, is the same in each epoch. The list of batches does
+    not depend on the replica: replica `rank` takes every `num_replicas`-th batch. So that all take equally many, the
+    largest batches are halved until the number of batches is a multiple of `num_replicas`; no row is dropped or
+    repeated.
 
     Raises UserError where a single pair exceeds the budget, where there are no rows, or fewer than replicas.
     """
@@ -91,18 +91,9 @@ class TokenBatchSampler(Sampler[list[int]]):
         seed: int,
         num_replicas: int = 1,
         rank: int = 0,
-        max_sentences: int | None = None,
     ) -> None:
         self.src_lengths = np.asarray(src_lengths, dtype=np.int32)
         self.tgt_lengths = np.asarray(tgt_lengths, dtype=np.int32)
-        if self.src_lengths.shape != self.tgt_lengths.shape:
-            raise ValueError(
-                f"{self.src_lengths.size} source lengths but {self.tgt_lengths.size} target lengths"
-            )
-        if not 0 <= rank < num_replicas:
-            raise ValueError(f"rank must lie in 0..{num_replicas - 1}, got {rank}")
-        if max_sentences is not None and max_sentences < 1:
-            raise ValueError(f"max_sentences must be at least 1, got {max_sentences}")
         if self.src_lengths.size < num_replicas:
             raise UserError(
                 f"{self.src_lengths.size} sentence pairs cannot be dealt to {num_replicas} replicas"
@@ -116,47 +107,35 @@ class TokenBatchSampler(Sampler[list[int]]):
                 "raise max_tokens or leave out longer pairs"
             )
         self.max_tokens = max_tokens
-        self.max_sentences = max_sentences or max_tokens
         self.shuffle = shuffle
         self.seed = seed
         self.num_replicas = num_replicas
         self.rank = rank
         self.epoch = 0
-        self._position = 0  # batches yielded since the epoch began
         self._resume_at = 0  # where the next iterator starts
         self._dealt: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Turn to `epoch`; the position goes back to the start unless it is the current epoch already."""
+        """Turn to `epoch`, and to its first batch unless it is the current epoch already."""
         if epoch != self.epoch:
-            self._position = self._resume_at = 0
+            self._resume_at = 0
         self.epoch = epoch
+
+    def resume(self, epoch: int, position: int) -> None:
+        """Let the next iterator start after the first `position` batches of `epoch`."""
+        self.epoch, self._resume_at = epoch, position
 
     def __len__(self) -> int:
         """The number of this replica's batches in the current epoch, whatever the position."""
         return len(self._deal()[1]) // self.num_replicas
 
     def __iter__(self) -> Iterator[list[int]]:
-        """This replica's batches, from the first, or from a loaded position (once)."""
+        """This replica's batches: all, or once those that `resume` leaves."""
         order, spans = self._deal()
         own = spans[self.rank :: self.num_replicas]
-        self._position, self._resume_at = self._resume_at, 0
-        for start, end in own[self._position :].tolist():
-            self._position += 1
+        position, self._resume_at = self._resume_at, 0
+        for start, end in own[position:].tolist():
             yield order[start:end].tolist()
-
-    def state_dict(self) -> dict[str, int]:
-        """The epoch, and how many of its batches were yielded.
-
-        A loader whose workers fetch ahead has drawn more than it has handed out: there, put the number of
-        batches trained on in place of "position".
-        """
-        return {"epoch": self.epoch, "position": self._position}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Let the next iterator continue inside the epoch of `state`."""
-        self.epoch = state["epoch"]
-        self._position = self._resume_at = state["position"]
 
     def padding_share(self) -> float:
         """Padded cells over all cells, of source and target together, in this epoch on all replicas."""
@@ -169,8 +148,9 @@ class TokenBatchSampler(Sampler[list[int]]):
         return sum(array.nbytes for array in (self.src_lengths, self.tgt_lengths, self._sizes, *self._deal()))
 
     def largest_batches(self) -> list[list[int]]:
-        """The rows of this epoch's batch, on all replicas, with the most cells, source and target together, and of that
-        with the most pairs of positions, `B * T * S`, which attention may keep; once where it is one."""
+        """The rows of two batches of this epoch, on all replicas: the one with the most cells on both sides together,
+        and the one with the most pairs of positions, `B * T * S`, which attention may keep. One where they are the
+        same."""
         starts, num_sentences, src_lengths, tgt_lengths = self._shapes()
         sizes = num_sentences * (src_lengths + tgt_lengths), num_sentences * src_lengths * tgt_lengths
         order, _ = self._deal()
@@ -178,7 +158,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         return [order[starts[each] :][: num_sentences[each]].tolist() for each in largest]
 
     def _shapes(self) -> tuple[NDArray[np.int64], ...]:
-        """Of each batch where it starts in this epoch's order, ascending, its B, and its S and T with padding."""
+        """For each batch: its start in this epoch's order, ascending, and its B, S and T with padding."""
         order, spans = self._deal()
         starts = np.sort(spans[:, 0])
         num_sentences = np.diff(np.append(starts, len(order)))
@@ -197,7 +177,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         return self._dealt[1:]
 
     def _order(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Rows in an order whose neighbours are alike in both lengths.
+        """Sort the rows so that neighbours are similar in both lengths.
 
         Rows fall into bands by the longer of their two lengths, and within a band are sorted by the
         difference of the two, upwards and downwards by turns, so that neighbours stay alike across the edge
@@ -230,7 +210,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         cuts = [0]
         while cuts[-1] < len(sizes):
             start = cuts[-1]
-            most = min(self.max_tokens // max(1, int(sizes[start])), self.max_sentences)
+            most = self.max_tokens // max(1, int(sizes[start]))
             largest = np.maximum.accumulate(sizes[start : start + most])
             cells = largest * counts[: len(largest)]
             cuts.append(start + int(np.searchsorted(cells, self.max_tokens, side="right")))

@@ -1,4 +1,4 @@
-"""From text to batches of piece ids, for Lightning."""
+"""Lightning data modules: batches of piece ids from a corpus in memory-mapped tables, or from a stream."""
 
 import hashlib
 import logging
@@ -26,24 +26,14 @@ from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_OTHER_TEXT = (
-    "the training text is not the one that the run was trained on: put that back, or give its place as "
-    "data.path="
-)
-_OTHER_VALIDATION = (
-    "the validation set is not the one that the run was scored on, and its best checkpoint chosen by: put that back, "
-    "or give its place as data.path="
-)
-
 
 class TranslationDataModule(L.LightningDataModule):
     """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
 
-    Training pairs are filtered by length and ratio, with the counts logged; validation lines are all kept, in
-    order, untouched. Held-out pairs that stand in the training text too are warned of. `max_tokens` bounds the
-    padded tokens of a batch. With `guided`, training batches carry the corpus' alignments. With `sampling`, training
-    text (after that filter) is cut into other pieces at each epoch, before its batches are made: they keep to
-    `max_tokens` and no side becomes longer than `max_length`.
+    Training pairs are filtered by length and ratio, and the counts are logged. All validation lines are kept, in
+    order. Held-out pairs that are training pairs too give a warning. `max_tokens` bounds the padded tokens of a batch.
+    With `guided`, training batches carry the corpus' alignments. With `sampling`, the filtered training text is
+    segmented anew for each epoch, before its batches are made: no side becomes longer than `max_length`.
     """
 
     def __init__(
@@ -82,7 +72,13 @@ class TranslationDataModule(L.LightningDataModule):
         if self.guided and "alignment" not in splits["train"].column_names:
             raise UserError("guided_alignment needs alignments of the training text, and the data have none")
         for split in splits.keys() - {"train"}:
-            _warn_of_shared(split, splits[split], splits["train"])
+            if shared := pairs.count_shared(splits[split], splits["train"]):
+                log.warning(
+                    "%s of %s %s pairs are training pairs too: leave them out of one, or its scores flatter",
+                    f"{shared:,}",
+                    f"{len(splits[split]):,}",
+                    split,
+                )
         self._rows["train"], self.filter_counts = pairs.filter_pairs(
             pairs.encode(splits["train"], self.tokenizer, guided=self.guided),
             max_length=self.max_length,
@@ -94,7 +90,7 @@ class TranslationDataModule(L.LightningDataModule):
         )
 
     def rows(self, split: str, *, epoch: int = 0) -> Rows:
-        """The pairs of a split as pieces, in this epoch."""
+        """The encoded pairs of a split in this epoch."""
         if split == "val" or self._pair_sampler is None:
             return self._rows[split]
         if self._drawn is None or self._drawn[0] != epoch:
@@ -127,8 +123,8 @@ class TranslationDataModule(L.LightningDataModule):
         epoch = self.trainer.current_epoch if self.trainer else 0
         sampler = self.sampler("train", shuffle=True, epoch=epoch)
         if epoch == self._start[0]:
-            sampler.load_state_dict({"epoch": epoch, "position": self._start[1]})
-        # An epoch before that is asked for only to count its batches; one that has begun was logged then.
+            sampler.resume(epoch, self._start[1])
+        # Lightning asks for an earlier epoch only to count its batches, and one that has begun was logged then.
         if (epoch, 0) >= self._start:
             self._log_padding(epoch, sampler)
         return self._loader(self.rows("train", epoch=epoch).dataset, sampler)
@@ -144,61 +140,57 @@ class TranslationDataModule(L.LightningDataModule):
         log.info("epoch %d: %d batches, %.1f %% padding", epoch, len(sampler), 100 * share)
         if self.trainer:
             for logger in self.trainer.loggers:
-                # Of the steps to come, so that a run that goes on before them logs it in place of this one.
+                # At the next step, so that a run resumed before that step overwrites it.
                 logger.log_metrics({"train/padding": share}, step=self.trainer.global_step + 1)
 
     def state_dict(self) -> dict[str, Any]:
-        """What tells this text from another, whatever its place: the lengths of training pairs, as pieces, and all of
-        the validation set."""
-        _, src_lengths, tgt_lengths = self._rows["train"]
-        lengths = hashlib.sha256(src_lengths.tobytes() + tgt_lengths.tobytes()).hexdigest()
-        return {"training_pairs": lengths, "validation": self._validation}
+        """Digests that identify the text, wherever its files are."""
+        return {"text": self._text_digest(), "validation": self._validation_digest}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Raises UserError where the run that goes on was trained or scored on other text."""
-        if state_dict.get("training_pairs") != self.state_dict()["training_pairs"]:
-            raise UserError(_OTHER_TEXT)
-        self._check_validation(state_dict)
+        """Raises UserError where the run was trained or scored on other text."""
+        for key, text in (
+            ("text", "the training text is not the one that the run was trained on"),
+            ("validation", "the validation set is not the one that the run was scored on"),
+        ):
+            if state_dict[key] != self.state_dict()[key]:
+                raise UserError(f"{text}: put that back, or give its place as data.path=")
+
+    def _text_digest(self) -> str:
+        """A digest of the numbers of pieces of all training pairs."""
+        _, src_lengths, tgt_lengths = self._rows["train"]
+        return hashlib.sha256(src_lengths.tobytes() + tgt_lengths.tobytes()).hexdigest()
 
     @cached_property
-    def _validation(self) -> str:
+    def _validation_digest(self) -> str:
         return pairs.digest(self.val_text)
-
-    def _check_validation(self, state_dict: dict[str, Any]) -> None:
-        # A run of an earlier version has none.
-        if state_dict.get("validation", self._validation) != self._validation:
-            raise UserError(_OTHER_VALIDATION)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader(self.val, self.sampler("val", shuffle=False))
 
     def _loader(self, rows: Dataset, sampler: TokenBatchSampler) -> DataLoader[Batch]:
-        return _Loader(
+        return DataLoader(
             rows,
             batch_sampler=sampler,
             collate_fn=self._collate,
             num_workers=self.num_workers,
             persistent_workers=False,
             worker_init_fn=_leave_signals,
-            # Workers are seeded by the epoch, and no loader draws from the generator that dropout draws from.
+            # A generator of its own, so that the loader does not draw from the one that dropout draws from.
             generator=torch.Generator().manual_seed(mixed(self.seed, sampler.epoch)),
         )
 
 
 class StreamingDataModule(TranslationDataModule):
-    """As its parent, with a training text that is read as it goes, for what does not fit on a disk.
+    """A data module whose training text is read as it is needed, for text that does not fit on the disk.
 
-    `splits["train"]` is a TextStream. An epoch is `epoch_batches` batches of each rank, and goes on where the one
-    before it ended; the text is begun anew when it is through. A run that goes on reads past what its pass has had,
-    without splitting it into pieces, and then has the batches that it would have had. Whether held-out pairs stand in
-    the training text is not looked for.
+    `splits["train"]` is a TextStream. An epoch is `epoch_batches` batches of each rank, and continues where the epoch
+    before it ended; after the last pair the text begins again. A resumed run reads past the pairs of its pass that it
+    has had, and then gets the same batches as without the interruption. Validation pairs inside the training text are
+    not looked for.
     """
 
     def __init__(self, *arguments: Any, epoch_batches: int, buffer_pairs: int, **keywords: Any) -> None:
-        if keywords["num_workers"]:
-            raise UserError(
-                f"data.num_workers={keywords['num_workers']}: a stream has one thread of its own, set it to 0"
-            )
         if keywords["max_length"] > keywords["max_tokens"]:
             limits = (
                 f"data.max_length={keywords['max_length']} above data.max_tokens={keywords['max_tokens']}"
@@ -226,31 +218,17 @@ class StreamingDataModule(TranslationDataModule):
     def train_dataloader(self) -> Iterable[Batch]:
         trainer = self.trainer
         epoch = trainer.current_epoch if trainer else 0
-        num_replicas = trainer.world_size if trainer else 1
-        self._check_blocks(num_replicas)
         return StreamedEpoch(
             self.stream,
             first=epoch * self.epoch_batches,
             length=self.epoch_batches,
             done=self._start[1] if epoch == self._start[0] else 0,
-            num_replicas=num_replicas,
+            num_replicas=trainer.world_size if trainer else 1,
             rank=trainer.global_rank if trainer else 0,
         )
 
-    def _check_blocks(self, num_replicas: int) -> None:
-        """Raise UserError where a block that is still to be read could not be dealt to the processes."""
-        if self.buffer_pairs < num_replicas:
-            raise UserError(
-                f"data.buffer_pairs={self.buffer_pairs}: {num_replicas} processes need as many, or more"
-            )
-        if num_replicas > 1 and 2 * self.max_length > self.max_tokens:  # batches of one pair cannot be halved
-            raise UserError(
-                f"data.max_length={self.max_length} above half of data.max_tokens={self.max_tokens}: {num_replicas} "
-                "processes could not be dealt equally many batches of a stream"
-            )
-
     def largest_batches(self, epoch: int) -> list[Batch]:
-        """The largest there may be, of unknown pieces: with the most cells, and with the most pairs of positions."""
+        """The largest possible batches, of unknown pieces: with the most cells and with the most pairs of positions."""
         shapes = [(n, min(self.max_length, self.max_tokens // n)) for n in range(1, self.max_tokens + 1)]
         most_cells = max(shapes, key=lambda shape: shape[0] * shape[1])
         most_pairs = max(shapes, key=lambda shape: shape[0] * shape[1] ** 2)
@@ -261,26 +239,20 @@ class StreamingDataModule(TranslationDataModule):
         row = {"index": 0, "src_ids": pieces, "tgt_ids": pieces} | ({"links": []} if self.guided else {})
         return self._collate([row] * num_sentences)
 
+    def _text_digest(self) -> str:
+        return self.stream.text.digest
+
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "text": self.stream.text.digest,
-            "validation": self._validation,
-            **asdict(self.stream.place),
-        }
+        return super().state_dict() | {"place": asdict(self.stream.place)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        place = dict(state_dict)
-        text = self.stream.text.digest
-        if place.pop("text", text) != text:  # a run of an earlier version has none
-            raise UserError(_OTHER_TEXT)
-        self._check_validation(place)
-        place.pop("validation", None)
-        self.stream.place = Place(**place)
+        super().load_state_dict(state_dict)
+        self.stream.place = Place(**state_dict["place"])
 
 
 @dataclass(frozen=True)
 class StreamedEpoch:
-    """`length` batches of a stream from the one numbered `first` on, without those that are done."""
+    """`length` batches of a stream from number `first` on, without the `done` first ones."""
 
     stream: BatchStream
     first: int
@@ -297,24 +269,13 @@ class StreamedEpoch:
         return islice(batches, self.length - self.done)
 
 
-class _Loader(DataLoader[Batch]):
-    """Its workers start with SIGINT and SIGTERM blocked, which would else end one before `_leave_signals`."""
-
-    def __iter__(self) -> Any:
-        if not (self.num_workers and hasattr(signal, "sigwaitinfo")):
-            return super().__iter__()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        try:
-            return super().__iter__()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _leave_signals(worker: int) -> None:
-    """What is sent to a whole group of processes, as Ctrl-C in a terminal is, the main process heeds, which may want a
-    batch more: a worker ends by SIGTERM only where that is the main process' own."""
+    """Ignore signals sent to the whole process group, such as Ctrl-C: the main process may still need a batch.
+
+    A worker ends at a SIGTERM from the main process only.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # only this says who has sent it
+    if hasattr(signal, "sigwaitinfo"):  # it tells the sender of a signal
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=_end_by_parent, daemon=True).start()
 
@@ -328,31 +289,14 @@ def _end_by_parent() -> None:
 def make_datamodule(
     settings: Mapping[str, Any], splits: dict[str, Any], tokenizer: Tokenizer, *, seed: int, guided: bool
 ) -> TranslationDataModule:
-    """By the settings of a `data` node: of a corpus, or of a stream, `streaming` batches of which are an epoch.
-
-    Raises UserError for a setting that would have no effect.
-    """
+    """The data module of a `data` node: a stream where `streaming` says how many batches an epoch has."""
     keywords: dict[str, Any] = {
         name: settings[name] for name in ("max_length", "max_ratio", "max_tokens", "num_workers")
     } | {"seed": seed, "guided": guided, "sampling": settings["tokenizer"].get("sampling", 0.0)}
-    epoch_batches, buffer_pairs = settings.get("streaming"), settings.get("buffer_pairs")
+    epoch_batches = settings.get("streaming")
     if epoch_batches is None:
-        if buffer_pairs is not None:
-            raise UserError(f"data.buffer_pairs={buffer_pairs} is for a stream: set data.streaming too")
         return TranslationDataModule(splits, tokenizer, **keywords)
-    if buffer_pairs is not None and buffer_pairs < 1:
-        raise UserError(f"data.buffer_pairs={buffer_pairs}: give at least 1")
+    buffer_pairs = settings["buffer_pairs"] or 100_000
     return StreamingDataModule(
-        splits, tokenizer, epoch_batches=epoch_batches, buffer_pairs=buffer_pairs or 100_000, **keywords
+        splits, tokenizer, epoch_batches=epoch_batches, buffer_pairs=buffer_pairs, **keywords
     )
-
-
-def _warn_of_shared(split: str, held_out: Dataset, train: Dataset) -> None:
-    """Warn where scores on `held_out` would partly be scores on training text."""
-    if shared := pairs.count_shared(held_out, train):
-        log.warning(
-            "%s of %s %s pairs are training pairs too: leave them out of one, or its scores flatter",
-            f"{shared:,}",
-            f"{len(held_out):,}",
-            split,
-        )

@@ -1,7 +1,5 @@
-"""What is done with all pairs of a corpus, a block of rows at a time: pieces, lengths, filters, a sample."""
+"""Encode, filter and sample the sentence pairs of a corpus, in blocks of rows."""
 
-import contextlib
-import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,8 +15,8 @@ from nmt import alignment
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
-RATIO_FLOOR = 6  # no pair whose sides both have this few pieces is left out for its ratio
-BLOCK = 200_000  # pairs that are split into pieces, and kept, at a time
+RATIO_FLOOR = 6  # pairs with at most so many pieces on both sides are kept whatever their ratio
+BLOCK = 200_000  # pairs that are encoded and cached at a time
 
 _ROWS_A_BATCH = 10_000
 
@@ -28,31 +26,22 @@ Lengths = NDArray[np.int32]  # of one side, in pieces with the end of sentence
 def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> Dataset:
     """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content.
 
-    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces. Each BLOCK of pairs is kept as it is
-    done, so that work that was cut off goes on with the block that it was in; one that was damaged since is made
-    again. SentencePiece uses all cores.
+    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces. Each BLOCK of pairs is cached by itself, so
+    that an interrupted run goes on with the block that it was in. SentencePiece uses all cores.
     """
-    blocks = []
-    for start in range(0, max(1, len(dataset)), BLOCK):
-        end = min(start + BLOCK, len(dataset))
-        whole = f" {start:,} to {end:,} of {len(dataset):,}" if len(dataset) > BLOCK else ""
-        make = functools.partial(
-            dataset.select(range(start, end)).map,
+    blocks = [
+        dataset.select(range(start, min(start + BLOCK, len(dataset)))).map(
             encode_rows,
             batched=True,
             with_indices=True,
             fn_kwargs={"tokenizer": tokenizer, "guided": guided, "first": start},
             remove_columns=dataset.column_names,
             features=features(guided),
-            desc=f"pieces of pairs{whole}",
+            desc=f"encoding pairs from {start:,} of {len(dataset):,}",
         )
-        block = None
-        with contextlib.suppress(pa.ArrowException, OSError):
-            block = make()
-        if block is None or len(block) < end - start:  # what is kept is damaged from outside
-            block = make(load_from_cache_file=False)
-        blocks.append(block)
-    return datasets.concatenate_datasets(blocks) if len(blocks) > 1 else blocks[0]
+        for start in range(0, max(1, len(dataset)), BLOCK)
+    ]
+    return datasets.concatenate_datasets(blocks)
 
 
 def encode_rows(
@@ -88,7 +77,7 @@ def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer) -> list
 
 
 def lengths(rows: Dataset) -> tuple[Lengths, Lengths]:
-    """How many pieces each pair has on either side: 8 bytes a pair, whatever its text."""
+    """The number of pieces of each pair on either side: 8 bytes a pair."""
     none = np.zeros(0, np.int32)
     sides: tuple[list[Any], list[Any]] = ([none], [none])  # of no rows too
     for batch in rows.select_columns(["src_ids", "tgt_ids"]).with_format("arrow").iter(_ROWS_A_BATCH):
@@ -98,7 +87,7 @@ def lengths(rows: Dataset) -> tuple[Lengths, Lengths]:
 
 
 def digest(rows: Dataset) -> str:
-    """What tells these rows from others: all that their columns hold, in order."""
+    """A digest of the content of all columns, row by row."""
     found = hashlib.sha256()
     for batch in rows.with_format("arrow").iter(_ROWS_A_BATCH):
         for row in batch.to_pylist():
@@ -107,7 +96,7 @@ def digest(rows: Dataset) -> str:
 
 
 class Rows(NamedTuple):
-    """Pairs as pieces, the columns of `encode`; and how many pieces each has on either side."""
+    """Encoded pairs (the columns of `encode`), and the number of pieces of each on either side."""
 
     dataset: Dataset
     src_lengths: Lengths
@@ -118,7 +107,7 @@ class Rows(NamedTuple):
         return cls(dataset, *lengths(dataset))
 
     def only(self, keep: NDArray[np.bool_]) -> "Rows":
-        """Those where `keep` is true."""
+        """The rows where `keep` is true."""
         if keep.all():
             return self
         chosen = self.dataset.select(np.flatnonzero(keep))
@@ -126,7 +115,7 @@ class Rows(NamedTuple):
 
 
 def filter_pairs(dataset: Dataset, *, max_length: int, max_ratio: float) -> tuple[Rows, dict[str, int]]:
-    """The encoded pairs to learn from, and the counts of `fit_to_learn`.
+    """The encoded pairs to train on, and the counts of `fit_to_learn`.
 
     Raises UserError where nothing is kept.
     """
@@ -144,12 +133,12 @@ def filter_pairs(dataset: Dataset, *, max_length: int, max_ratio: float) -> tupl
 def fit_to_learn(
     src: Lengths, tgt: Lengths, *, max_length: int, max_ratio: float
 ) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Which pairs of these lengths to learn from, and how many are `kept`, or not: `empty`, `too_long`, `ratio`.
+    """Which pairs of these lengths to train on, and how many are `kept`, `empty`, `too_long`, or left out by `ratio`.
 
     Lengths are in pieces with the end of sentence, so that a side of length 1 is empty. A pair is kept where
     neither side is empty or longer than `max_length`, and the longer side is at most `max_ratio` times the
-    shorter; the ratio of a pair with at most `RATIO_FLOOR` pieces a side is not looked at. A pair counts under
-    the first reason that holds. Raises UserError for limits that no pair could keep.
+    shorter. The ratio does not matter where no side has more than `RATIO_FLOOR` pieces. A pair counts under the first
+    reason that applies. Raises UserError for limits that no pair meets.
     """
     if max_length < 2:
         raise UserError(f"data.max_length={max_length}: give at least 2, a piece and the end of sentence")
@@ -172,13 +161,13 @@ def sample(dataset: Dataset, num_pairs: int) -> Dataset:
 
 
 def texts(dataset: Dataset, column: str) -> Iterator[str]:
-    """A column's texts, of which few are in memory at once."""
+    """The texts of a column, read in blocks."""
     for batch in dataset.select_columns([column]).with_format("arrow").iter(_ROWS_A_BATCH):
         yield from batch[column].to_pylist()
 
 
 def count_shared(held_out: Dataset, train: Dataset) -> int:
-    """How many rows of `held_out` stand in `train` too, with the same text on both sides; empty ones do not count."""
+    """The number of rows of `held_out` that are in `train` too, with the same text on both sides, neither empty."""
     rows = pa.chunked_array(_joined(held_out), pa.large_string())
     found: set[str] = set()
     for chunk in _joined(train):  # one at a time: all training text would not fit in memory

@@ -1,4 +1,4 @@
-"""Training pairs cut into other pieces at each epoch (subword regularisation)."""
+"""Segment training pairs anew for each epoch (subword regularisation)."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -17,9 +17,9 @@ _ROWS_A_BLOCK = 10_000
 class PairSampler:
     """Draws the pieces of all training pairs for an epoch.
 
-    What a pair becomes depends on its text, its `index`, the seed and the epoch alone: not on the other pairs, nor on
-    how many processes there are. A side that would have more than `max_length` pieces, end of sentence included, keeps
-    those that it has. Raises UserError where the tokenizer cannot sample so.
+    The pieces of a pair depend on its text, its `index`, the seed and the epoch alone, not on the other pairs or the
+    number of processes. A side that would get more than `max_length` pieces, end of sentence included, keeps its own.
+    Raises UserError where the tokenizer cannot sample.
     """
 
     def __init__(self, tokenizer: Tokenizer, alpha: float, *, max_length: int, seed: int) -> None:
@@ -27,9 +27,9 @@ class PairSampler:
         self.max_length, self.seed = max_length, seed
 
     def draw(self, encoded: Dataset, epoch: int, *, first: int = 0) -> Dataset:
-        """`encoded` with other `src_ids` and `tgt_ids`, and `links` where it has them; held in memory.
+        """`encoded` with newly drawn `src_ids` and `tgt_ids`, and their `links` where it has them; held in memory.
 
-        first: the `index` from which on these rows are drawn for together.
+        first: the smallest `index` of the block that the rows belong to.
         """
         if not len(encoded):
             return encoded
@@ -63,9 +63,9 @@ class PairSampler:
 
 
 def moved_links(links: Sequence[int], tgt_origins: Sequence[int], src_origins: Sequence[int]) -> list[int]:
-    """Links t_1, s_1, t_2, s_2, … between pieces as those between the pieces that were drawn for them.
+    """Turn links t_1, s_1, t_2, s_2, … between pieces into links between the newly drawn pieces.
 
-    Given the piece that each comes from: as all pieces of linked words are linked, those of the words' new pieces.
+    The origins say which old piece each new piece comes from. All pieces of linked words are linked.
     """
     places: dict[int, list[int]] = {}
     for place, origin in enumerate(src_origins):

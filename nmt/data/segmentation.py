@@ -1,7 +1,7 @@
-"""Words cut into a SentencePiece model's pieces by chance (subword regularisation).
+"""Sample segmentations of words into the pieces of a SentencePiece model (subword regularisation).
 
-SentencePiece can sample too, but mixes into any seed what differs from process to process, so that no run could go
-on exactly. What is drawn here is drawn from the generator that is passed in, alone.
+SentencePiece can sample too, but its samples differ from process to process whatever the seed, so that no run could be
+resumed exactly. Here all randomness comes from the generator that is passed in.
 """
 
 import math
@@ -18,12 +18,12 @@ from nmt.errors import UserError
 
 _SPACE = "▁"  # SentencePiece's mark of a space, at the front of words
 _NEVER = 2.0**60  # merges
-_WORDS = 2**16  # words whose ways to be cut are remembered
+_WORDS = 2**16  # words whose segmentations are cached
 
 
 class Piece(NamedTuple):
     """score: the log probability in a unigram model, minus the rank of the merge in a BPE model. is_text: whether it
-    is neither unknown, control, user-defined, byte nor unused."""
+    is a normal piece: not unknown, control, user-defined, byte or unused."""
 
     text: str
     score: float
@@ -33,8 +33,8 @@ class Piece(NamedTuple):
 class Segmenter(ABC):
     """Draws other pieces for the same text.
 
-    The text of one piece or of several up to the next that begins with `▁` is a word, and is cut by itself. What is no
-    plain text (unknown, control, user-defined and byte pieces), and a word with a letter that is no piece, stay.
+    A word begins at a piece with `▁` and is segmented by itself. Pieces that are not text (unknown, control,
+    user-defined and byte pieces), and words with a letter that is not a piece, stay as they are.
     """
 
     def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
@@ -50,12 +50,12 @@ class Segmenter(ABC):
         """Pieces of the same text as `ids`, drawn from the generator."""
 
     def origins(self, ids: Sequence[int], drawn: Sequence[int]) -> list[int]:
-        """For each piece that was drawn for `ids` the place in `ids` of the last piece whose text it shares."""
+        """For each drawn piece, the place in `ids` of the last piece that it shares text with."""
         ends = list(accumulate(self._lengths[each] for each in ids))
         return [bisect(ends, end - 1) for end in accumulate(self._lengths[each] for each in drawn)]
 
     def _words(self, ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """The pieces of each word; each that is no plain text by itself."""
+        """The pieces of each word; a piece that is not text comes by itself."""
         word: list[int] = []
         for each in ids:
             text = self._texts[each]
@@ -70,17 +70,17 @@ class Segmenter(ABC):
             yield tuple(word)
 
     def _text(self, word: tuple[int, ...]) -> str | None:
-        """The text of a word, None where it is to stay."""
+        """The text of a word, or None where the word stays as it is."""
         texts = [self._texts[each] for each in word]
         joined = "".join(text for text in texts if text is not None)
         return joined if None not in texts and all(letter in self._ids for letter in joined) else None
 
 
 class BPEDropout(Segmenter):
-    """Each merge of a byte-pair encoding is left out with probability alpha (Provilkov et al. 2020).
+    """Leave out each merge of a byte-pair encoding with probability alpha (Provilkov et al. 2020).
 
-    As SentencePiece does it: merges are tried from the best on, a pair of neighbours once, and one that was left out is
-    not tried again. (In the paper's algorithm 1 it is, after the next merge.)
+    As in SentencePiece, merges are tried from the best on, and a merge that was left out is not tried again. (In
+    algorithm 1 of the paper it is tried again after the next merge.)
     """
 
     def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
@@ -88,7 +88,7 @@ class BPEDropout(Segmenter):
         self._num_merges = lru_cache(_WORDS)(self._count_merges)
 
     def draw(self, ids: Sequence[int], generator: Random) -> list[int]:
-        # Not each merge is asked for, but how many go by until one is left out: most words stay as they are.
+        # Draw the number of merges until one is left out, rather than one number a merge: most words stay as they are.
         drawn: list[int] = []
         left = self._gap(generator)
         for word in self._words(ids):
@@ -106,12 +106,12 @@ class BPEDropout(Segmenter):
         return int(min(math.log1p(-generator.random()) / math.log1p(-self.alpha), _NEVER))
 
     def _count_merges(self, word: tuple[int, ...]) -> int:
-        """How many merges a word takes where none is left out."""
+        """The number of merges of a word where none is left out."""
         text = self._text(word)
         return 0 if text is None else len(text) - len(self._merge(text, len(text), Random(0))[0])
 
     def _merge(self, text: str, left: int, generator: Random) -> tuple[list[int], int]:
-        """The pieces of a word where `left` more merges are made before one is left out; what is left then."""
+        """The pieces of a word where `left` more merges come before one that is left out, and the new `left`."""
         size, scores = len(text), self._scores
         after, before = list(range(1, size + 2)), list(range(-1, size))  # where the neighbours of a cut are
         agenda = [
@@ -139,8 +139,8 @@ class BPEDropout(Segmenter):
 
 
 class UnigramSampling(Segmenter):
-    """A way to cut a word is drawn with probability in proportion to `p^alpha`, p being the product of its pieces'
-    probabilities (Kudo 2018, 3.1, from all ways: forward filtering, backward sampling)."""
+    """Draw a segmentation with probability in proportion to `p^alpha`, p being the product of its pieces'
+    probabilities (Kudo 2018, 3.1, over all segmentations: forward filtering, backward sampling)."""
 
     def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
         super().__init__(pieces, alpha)
@@ -164,11 +164,11 @@ class UnigramSampling(Segmenter):
         return drawn
 
     def _build_lattice(self, word: tuple[int, ...]) -> list[tuple[list[float], list[int]]] | None:
-        """For each place where a piece may end: the cumulative probabilities of where it begins, and these places."""
+        """For each end of a piece: the cumulative probabilities of its possible beginnings, and these beginnings."""
         text = self._text(word)
         if text is None:
             return None
-        totals = [0.0]  # log of the sum over all ways to cut the text up to here of p^alpha
+        totals = [0.0]  # log of the sum of p^alpha over all segmentations of the text up to here
         lattice: list[tuple[list[float], list[int]]] = [([], [])]
         for end in range(1, len(text) + 1):
             begins = [
@@ -183,19 +183,13 @@ class UnigramSampling(Segmenter):
 
 
 def segmenter(model: bytes, alpha: float) -> Segmenter:
-    """What cuts text by chance into the pieces of a serialized SentencePiece model.
+    """The segmenter for a serialized SentencePiece model.
 
-    Raises UserError for an alpha that is none, and for a model that has one way to cut a text.
+    Raises UserError for an alpha out of range, and for a model of words or characters.
     """
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
+
     key = f"data.tokenizer.sampling={alpha}"
-    try:
-        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
-    except (
-        Exception
-    ) as error:  # no protobuf, or one older than SentencePiece's, which has a type of its own for that
-        raise UserError(
-            f"{key} needs protobuf as new as SentencePiece is: pip install -U protobuf"
-        ) from error
     proto = ModelProto.FromString(model)
     kind, spec = proto.trainer_spec.model_type, proto.trainer_spec
     pieces = [Piece(each.piece, each.score, each.type == each.NORMAL) for each in proto.pieces]

@@ -1,4 +1,4 @@
-"""Training text that is read as it is needed, never all of it: blocks of pairs, and the batches of each."""
+"""Stream training text from its files: blocks of pairs, and the batches of each block."""
 
 import hashlib
 import logging
@@ -12,22 +12,23 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, concatenate_datasets
 
-from nmt.data import pairs, readers
+from nmt.data import pairs
 from nmt.data.batching import Batch, TokenBatchSampler, mixed
+from nmt.data.layout import Files, Languages
 from nmt.data.pairs import Rows
-from nmt.data.readers import Files, Languages, Row
+from nmt.data.rows import Row, read_rows
 from nmt.data.sampling import PairSampler
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_BYTES_TOLD_BY = 2**16  # of each file
-_ROWS_AT_ONCE = 5_000  # as pieces in Python's own numbers, which take ten times the memory of a table's
+_BYTES_IN_DIGEST = 2**16  # of each file
+_ROWS_AT_ONCE = 5_000  # encoded as Python lists, which take ten times the memory of a table
 
 
 class TextStream:
-    """The pairs of a split's files, one by one. Shards are read in an order drawn for each pass, rows as they stand."""
+    """The pairs of a split's files. The order of the shards is drawn for each pass; rows keep their order."""
 
     def __init__(self, files: Files, languages: Languages) -> None:
         self.shards = files.shards
@@ -35,31 +36,31 @@ class TextStream:
 
     @cached_property
     def digest(self) -> str:
-        """What tells this text from another, whatever its place: of each file its size and how it begins."""
+        """A digest that identifies the text, wherever it is: of each file its size and its first bytes."""
         digest = hashlib.sha256()
         for path in (path for shard in self.shards for path in shard.paths):
             with path.open("rb") as file:
-                digest.update(f"{path.stat().st_size} ".encode() + file.read(_BYTES_TOLD_BY))
+                digest.update(f"{path.stat().st_size} ".encode() + file.read(_BYTES_IN_DIGEST))
         return digest.hexdigest()
 
     def rows(self, seed: int, number: int) -> Iterator[Row]:
         """The rows of pass `number`. Raises UserError naming file and line where the text is not sound."""
-        return readers.read_shards(self._in_order_of(seed, number), self.languages)
+        return read_rows(self._shuffled(seed, number), self.languages)
 
-    def _in_order_of(self, seed: int, number: int) -> Iterator[Files]:
+    def _shuffled(self, seed: int, number: int) -> Iterator[Files]:
         for shard in np.random.default_rng([seed, number]).permutation(len(self.shards)):
             log.info("pass %d reads %s", number, self.shards[shard].paths[0].name)
             yield self.shards[shard]
 
     def first_pairs(self, num_pairs: int) -> Iterator[Row]:
-        """The first pairs of each shard, as many of one as of another, `num_pairs` at most."""
+        """The first pairs of each shard, equally many of each, at most `num_pairs` together."""
         share = max(1, num_pairs // len(self.shards))
-        return islice(readers.read_shards(self.shards, self.languages, share), num_pairs)
+        return islice(read_rows(self.shards, self.languages, share), num_pairs)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a block begins: in its pass after `row` rows, with the stream's batch number `batch`."""
+    """The start of a block: `row` rows of its pass and `batch` batches of the stream come before it."""
 
     batch: int = 0
     number: int = 0  # of the pass
@@ -68,13 +69,12 @@ class Place:
 
 
 class BatchStream:
-    """A rank's training batches without end, pass after pass over a TextStream.
+    """The endless training batches of a rank, pass after pass over a TextStream.
 
-    The rows of a pass are cut into blocks of `buffer_pairs`, in the order in which they are read. A block is filtered,
-    then dealt into batches as a whole corpus is, and the next one is made ready in a thread meanwhile: two blocks are
-    in memory, whatever the corpus holds. The batches follow from (seed, pass, block) and the text alone. All ranks
-    read all rows, and of a block with fewer pairs than there are ranks none is used. Every batch's `indices` count
-    the rows of its pass.
+    The rows of a pass are cut into blocks of `buffer_pairs`. A block is filtered, then dealt into batches as a whole
+    corpus is. A thread prepares the next block meanwhile, so that two blocks are in memory. The batches follow from
+    (seed, pass, block) and the text alone. All ranks read all rows; a block with fewer pairs than ranks is left out.
+    The `indices` of a batch count the rows of its pass.
     """
 
     def __init__(
@@ -100,9 +100,7 @@ class BatchStream:
         self._open: Iterator[Batch] = iter(())
 
     def batches(self, first: int, *, num_replicas: int, rank: int) -> Iterator[Batch]:
-        """The batches from the one numbered `first` on, which lies in the block at `place` or after it."""
-        if first < self.place.batch:
-            raise ValueError(f"batch {first} lies before {self.place}")
+        """The batches from number `first` on, which is in the block at `place` or after it."""
         if self._next != first:
             self._open = self._from(self.place, num_replicas, rank)
             for _ in range(first - self.place.batch):
@@ -140,7 +138,7 @@ class BatchStream:
                     yield self.collate(rows.dataset.__getitems__(chosen))
 
     def _blocks(self, place: Place, num_replicas: int) -> Iterator[tuple[Place, Rows]]:
-        """Where each block begins, but for its batch, with its pairs that are fit to learn from."""
+        """The start of each block, without its number of batches, and the block's filtered pairs."""
         row, block = place.row, place.block
         for number in count(place.number):
             from_the_start, most = row == 0, 0
@@ -158,10 +156,9 @@ class BatchStream:
             row = block = 0
 
     def _fit(self, some: list[Row], first: int) -> Rows:
-        """As pieces those of the rows, from `first` on, that are fit to learn from."""
+        """The rows, numbered from `first`, encoded and filtered."""
         if self.guided and len(some[0]) < 3:
-            list(self.text.first_pairs(len(self.text.shards)))  # raises UserError where some shards have them
-            raise UserError("guided_alignment needs alignments of the training text, and the data have none")
+            raise UserError("guided_alignment needs alignments of all training pairs, and some have none")
         parts = [
             self._encoded(some[start : start + _ROWS_AT_ONCE], first + start)
             for start in range(0, len(some), _ROWS_AT_ONCE)

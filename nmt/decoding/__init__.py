@@ -16,21 +16,5 @@ from nmt.decoding.forced import force_decode
 from nmt.decoding.hypotheses import Hypothesis
 from nmt.decoding.penalties import COVERAGE_FLOOR, coverage_penalty, length_penalty
 from nmt.decoding.sampling import draw, greedy_search, sample
-from nmt.decoding.settings import search
-
-__all__ = [
-    "COVERAGE_FLOOR",
-    "Constraints",
-    "Hypothesis",
-    "PrefixError",
-    "beam_search",
-    "block_repeats",
-    "coverage_penalty",
-    "draw",
-    "force_decode",
-    "greedy_search",
-    "length_limits",
-    "length_penalty",
-    "sample",
-    "search",
-]
+from nmt.decoding.search import search
+from nmt.decoding.settings import BEAM, DecodingSettings

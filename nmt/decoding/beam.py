@@ -5,9 +5,10 @@ from torch import Tensor
 
 from nmt import kernels
 from nmt.attention.masks import padding_mask
-from nmt.decoding.constraints import NEVER, Constraints, check_number, check_whole
+from nmt.decoding.constraints import NEVER, Constraints
 from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, no_finite, rebuild
 from nmt.decoding.penalties import coverage_penalty, length_penalty
+from nmt.decoding.settings import DecodingSettings
 from nmt.models.base import Translator, select
 
 
@@ -16,17 +17,9 @@ from nmt.models.base import Translator, select
 def beam_search(
     model: Translator,
     src: Tensor,
+    settings: DecodingSettings,
     *,
-    beam_size: int,
     num_best: int = 1,
-    length_alpha: float = 1.0,
-    coverage_beta: float = 0.0,
-    min_length: int = 0,
-    min_length_ratio: float = 0.0,
-    max_length: int | None = None,
-    max_length_ratio: float = 2.0,
-    max_length_extra: float = 10,
-    no_repeat_ngram_size: int = 0,
     prefixes: Tensor | None = None,
     need_weights: bool = False,
 ) -> list[list[Hypothesis]]:
@@ -46,31 +39,18 @@ def beam_search(
     nothing above 0.
 
     Fewer than `num_best` come back only where fewer exist within the constraints. Raises ValueError unless
-    `1 <= num_best <= beam_size` and the penalties are at least 0, for coverage of a model without attention,
-    and as `Constraints` do; FloatingPointError where the model gives NaN.
+    `1 <= num_best <= beam_size`, for coverage of a model without attention, and as `Constraints` do;
+    FloatingPointError where the model gives NaN.
     """
     assert not model.training, "decoding needs model.eval()"
-    check_whole("beam_size", beam_size, 1)
-    check_whole("num_best", num_best, 1)
-    if num_best > beam_size:
+    beam_size, coverage_beta = settings.beam_size, settings.coverage_beta
+    if not 1 <= num_best <= beam_size:
         raise ValueError(f"beam search needs 1 <= num_best <= beam_size, got {num_best} and {beam_size}")
-    check_number("length_alpha", length_alpha, most=100)  # the penalty of a long text stays finite
-    check_number("coverage_beta", coverage_beta)
     if coverage_beta > 0 and not model.has_attention:
         raise ValueError(f"coverage_beta={coverage_beta} needs attention, which this model does not have")
     src_mask = padding_mask(src, model.pad_id)
     src_lengths = src_mask.sum(dim=1)
-    constraints = Constraints(
-        model,
-        src_lengths,
-        min_length=min_length,
-        min_length_ratio=min_length_ratio,
-        max_length=max_length,
-        max_length_ratio=max_length_ratio,
-        max_length_extra=max_length_extra,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        prefixes=prefixes,
-    )
+    constraints = Constraints(model, src_lengths, settings, prefixes)
     memory = model.encode(src, src_mask)
     state = model.init_state(memory)
 
@@ -104,7 +84,7 @@ def beam_search(
         ending = kept & (piece == model.eos_id)
         live = best.masked_fill(~kept | ending, NEVER)
         num_finished[rows] += ending.sum(dim=1)
-        scores = best / length_penalty(len(trail), length_alpha)
+        scores = best / length_penalty(len(trail), settings.length_alpha)
         if coverage is not None and weights is not None:
             coverage = coverage + weights
             penalties = coverage_penalty(
@@ -113,7 +93,7 @@ def beam_search(
             scores = scores + penalties.gather(1, parent)
         ends = ends.add(rows, scores.masked_fill(~ending, NEVER), best, len(trail) - 1)
 
-        attainable = live.amax(dim=1) / length_penalty(constraints.limits[rows] + 1, length_alpha)
+        attainable = live.amax(dim=1) / length_penalty(constraints.limits[rows] + 1, settings.length_alpha)
         going = (ends.scores[rows, -1] < attainable).nonzero().squeeze(1)
         index = torch.arange(len(rows), device=src.device).unsqueeze(1) * width + parent  # [b, K']
         if len(going) < len(rows):

@@ -1,29 +1,12 @@
 """What a search may choose: lengths, given beginnings, and no repeated n-grams."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from nmt.decoding.settings import DecodingSettings
 from nmt.models.base import Translator
 
 NEVER = float("-inf")
-
-
-def check_whole(name: str, value: Any, least: int, *, most: int = 2**62) -> None:
-    """Raise ValueError unless `value` is a whole number of at least `least`, and at most `most`."""
-    if not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    if value > most:
-        raise ValueError(f"{name} must be at most {most}, got {value!r}")
-
-
-def check_number(name: str, value: Any, *, most: float = float("inf")) -> None:
-    """Raise ValueError unless `value` is a finite number of at least 0, and at most `most`."""
-    if not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise ValueError(f"{name} must be at least 0, got {value!r}")
-    if value > most:
-        raise ValueError(f"{name} must be at most {most:g}, got {value!r}")
 
 
 _MOST_PIECES = 2**24  # up to which float32 counts one by one
@@ -81,46 +64,30 @@ class Constraints:
     `no_repeat_ngram_size` > 0 no later piece completes an n-gram of that size which came before. EOS comes
     before the minimum only where no other piece may, so that every hypothesis can go on or end.
 
-    Raises ValueError for settings below 0, or that contradict each other or the prefixes.
+    Raises PrefixError for a prefix that does not fit.
     """
 
     def __init__(
         self,
         model: Translator,
         src_lengths: Tensor,
-        *,
-        min_length: int,
-        min_length_ratio: float,
-        max_length: int | None,
-        max_length_ratio: float,
-        max_length_extra: float,
-        no_repeat_ngram_size: int,
+        settings: DecodingSettings,
         prefixes: Tensor | None,
     ) -> None:
-        check_whole("min_length", min_length, 0)
-        check_number("min_length_ratio", min_length_ratio)
-        check_number("max_length_ratio", max_length_ratio)
-        check_number("max_length_extra", max_length_extra)
-        check_whole("no_repeat_ngram_size", no_repeat_ngram_size, 0)
-        if max_length is not None:
-            check_whole("max_length", max_length, 0)
-            if min_length > max_length:
-                raise ValueError(f"min_length={min_length} is above max_length={max_length}")
-        if min_length_ratio > max_length_ratio:
-            raise ValueError(
-                f"min_length_ratio={min_length_ratio} is above max_length_ratio={max_length_ratio}"
-            )
         self.pad_id, self.bos_id, self.eos_id = model.pad_id, model.bos_id, model.eos_id
-        self.no_repeat_ngram_size = no_repeat_ngram_size
+        self.no_repeat_ngram_size = settings.no_repeat_ngram_size
         self.limits = length_limits(
-            src_lengths, ratio=max_length_ratio, extra=max_length_extra, cap=max_length
+            src_lengths,
+            ratio=settings.max_length_ratio,
+            extra=settings.max_length_extra,
+            cap=settings.max_length,
         )
         self._most_of_model = (
             None if model.max_length is None else model.max_length - 1
         )  # BOS takes a position
         if self._most_of_model is not None:
             self.limits = self.limits.clamp(max=self._most_of_model)
-        wanted = (min_length_ratio * src_lengths).floor().long().clamp(min=min_length)
+        wanted = (settings.min_length_ratio * src_lengths).floor().long().clamp(min=settings.min_length)
         self.minimums = torch.minimum(self.limits, wanted)
         # Plain numbers tell a step, without asking the device, that it has nothing to bar.
         any_sentence = len(src_lengths) > 0

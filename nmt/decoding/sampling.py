@@ -8,8 +8,9 @@ from torch import Tensor
 
 from nmt import kernels
 from nmt.attention.masks import padding_mask
-from nmt.decoding.constraints import Constraints, check_whole
+from nmt.decoding.constraints import Constraints
 from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
+from nmt.decoding.settings import BEAM, DecodingSettings
 from nmt.models.base import Translator, select
 
 # Pieces [b, K] from log-probabilities [b, K, V] of the sentences `rows` [b] at a step, counted from 0.
@@ -20,33 +21,18 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 def greedy_search(
     model: Translator,
     src: Tensor,
+    settings: DecodingSettings = BEAM,
     *,
-    min_length: int = 0,
-    min_length_ratio: float = 0.0,
-    max_length: int | None = None,
-    max_length_ratio: float = 2.0,
-    max_length_extra: float = 10,
-    no_repeat_ngram_size: int = 0,
     prefixes: Tensor | None = None,
     need_weights: bool = False,
 ) -> list[Hypothesis]:
     """The most probable piece at each step, one hypothesis for each sentence of `src` [B, S], in order.
 
-    The score is the log-probability. Raises ValueError as `Constraints` do, FloatingPointError where the
-    model gives NaN.
+    Of the settings it takes the constraints. The score is the log-probability. Raises
+    ValueError as `Constraints` do, FloatingPointError where the model gives NaN.
     """
     src_mask = padding_mask(src, model.pad_id)
-    constraints = Constraints(
-        model,
-        src_mask.sum(dim=1),
-        min_length=min_length,
-        min_length_ratio=min_length_ratio,
-        max_length=max_length,
-        max_length_ratio=max_length_ratio,
-        max_length_extra=max_length_extra,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        prefixes=prefixes,
-    )
+    constraints = Constraints(model, src_mask.sum(dim=1), settings, prefixes)
 
     def most_probable(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
         return log_probs.argmax(dim=-1)
@@ -55,61 +41,40 @@ def greedy_search(
     return [hypothesis for (hypothesis,) in found]
 
 
-LEAST_TEMPERATURE = 1e-6  # what is divided by it stays finite
-
-
 @torch.no_grad()
 def sample(
     model: Translator,
     src: Tensor,
+    settings: DecodingSettings,
     *,
-    num_samples: int,
-    seed: int,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    min_length: int = 0,
-    min_length_ratio: float = 0.0,
-    max_length: int | None = None,
-    max_length_ratio: float = 2.0,
-    max_length_extra: float = 10,
-    no_repeat_ngram_size: int = 0,
+    num_best: int,
     prefixes: Tensor | None = None,
     need_weights: bool = False,
 ) -> list[list[Hypothesis]]:
-    """`num_samples` translations drawn for each sentence of `src` [B, S], in the order drawn (see `draw`).
+    """`num_best` translations drawn for each sentence of `src` [B, S], in the order drawn (see `draw`).
 
     What is drawn depends on the seed, the sentence and the number of the sample alone: not on its neighbours
     in the batch, nor on how many samples there are. The log-probability, which is the score too, is the
-    model's own, whatever the temperature. Raises ValueError unless `temperature >= 1e-6`, `top_k >= 0` and
-    `0 < top_p <= 1`, and as `Constraints` do; FloatingPointError where the model gives NaN.
+    model's own, whatever the temperature. Raises ValueError for more than a million samples, and as `Constraints` do;
+    FloatingPointError where the model gives NaN.
     """
-    check_whole("num_samples", num_samples, 1, most=2**20)
-    check_whole("seed", seed, 0)
-    check_whole("top_k", top_k, 0)
-    if not isinstance(temperature, int | float) or not LEAST_TEMPERATURE <= temperature < float("inf"):
-        raise ValueError(f"temperature must be at least {LEAST_TEMPERATURE}, got {temperature!r}")
-    if not isinstance(top_p, int | float) or not 0 < top_p <= 1:
-        raise ValueError(f"top_p must be above 0 and at most 1, got {top_p!r}")
+    if not 1 <= num_best <= 2**20:
+        raise ValueError(f"num_best must be at least 1 and at most {2**20}, got {num_best}")
     src_mask = padding_mask(src, model.pad_id)
-    constraints = Constraints(
-        model,
-        src_mask.sum(dim=1),
-        min_length=min_length,
-        min_length_ratio=min_length_ratio,
-        max_length=max_length,
-        max_length_ratio=max_length_ratio,
-        max_length_extra=max_length_extra,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        prefixes=prefixes,
-    )
+    constraints = Constraints(model, src_mask.sum(dim=1), settings, prefixes)
     sentences = [ids[mask].tolist() for ids, mask in zip(src, src_mask, strict=True)]
-    uniforms = _uniforms(sentences, num_samples, constraints.largest_limit + 1, seed).to(src.device)
+    uniforms = _uniforms(sentences, num_best, constraints.largest_limit + 1, settings.seed).to(src.device)
 
     def drawn(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
-        return draw(log_probs, uniforms[rows, :, step], temperature=temperature, top_k=top_k, top_p=top_p)
+        return draw(
+            log_probs,
+            uniforms[rows, :, step],
+            temperature=settings.temperature,
+            top_k=settings.top_k,
+            top_p=settings.top_p,
+        )
 
-    return _follow(model, src, src_mask, constraints, drawn, width=num_samples, need_weights=need_weights)
+    return _follow(model, src, src_mask, constraints, drawn, width=num_best, need_weights=need_weights)
 
 
 def draw(log_probs: Tensor, uniforms: Tensor, *, temperature: float, top_k: int, top_p: float) -> Tensor:

@@ -1,98 +1,60 @@
-"""Decoding as `configs/decoding/` describes it."""
+"""The settings of decoding, as `configs/decoding/` has them."""
 
-from torch import Tensor
+from typing import Annotated
 
-from nmt.decoding import sampling
-from nmt.decoding.beam import beam_search
-from nmt.decoding.constraints import check_whole
-from nmt.decoding.hypotheses import Hypothesis
-from nmt.models.base import Translator
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from nmt.settings import Count, NonNegative, Whole
+
+_MOST_NUMBER = 2**62
+Width = Annotated[Count, Field(le=_MOST_NUMBER)]
+Length = Annotated[Whole, Field(le=_MOST_NUMBER)]
 
 
-def search(
-    model: Translator,
-    src: Tensor,
-    *,
-    beam_size: int = 1,
-    num_best: int = 1,
-    length_alpha: float = 0.0,
-    coverage_beta: float = 0.0,
-    sample: bool = False,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    seed: int = 0,
-    min_length: int = 0,
-    min_length_ratio: float = 0.0,
-    max_length: int | None = None,
-    max_length_ratio: float = 2.0,
-    max_length_extra: float = 10,
-    no_repeat_ngram_size: int = 0,
-    prefixes: Tensor | None = None,
-    need_weights: bool = False,
-    **unknown: object,
-) -> list[list[Hypothesis]]:
-    """`num_best` translations of each sentence of `src` [B, S]: by beam search, or drawn where `sample` is set.
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
+class DecodingSettings:
+    """How text is translated: by a beam of `beam_size` hypotheses, or drawn where `sample` is set.
 
-    A beam of one is greedy search. Drawn translations come in the order drawn, others best first. See
-    `beam_search` and `sampling.sample` for what the keys mean. Raises ValueError, naming the key and its
-    value, for a setting that is out of range, cannot take effect or is unknown.
+    A beam of one is greedy search. `length_alpha` and `coverage_beta` rank what a beam has finished (`beam_search`);
+    `temperature`, `top_k`, `top_p` and `seed` say what is drawn (`sample`); the others limit either (`Constraints`).
+    Raises ValueError for a setting that is out of range or could not take effect.
     """
-    if unknown:
-        raise ValueError(
-            f"there is no setting {', '.join(unknown)} of decoding; configs/decoding/ lists them"
-        )
-    check_whole("num_best", num_best, 1)
-    if not isinstance(sample, bool):
-        raise ValueError(f"sample must be true or false, got {sample!r}")
-    idle: dict[str, tuple[float, float]] = {
-        "temperature": (temperature, 1.0),
-        "top_k": (top_k, 0),
-        "top_p": (top_p, 1.0),
-        "seed": (seed, 0),
-    }
-    if sample:
-        idle = {
-            "beam_size": (beam_size, 1),
-            "length_alpha": (length_alpha, 0.0),
-            "coverage_beta": (coverage_beta, 0.0),
-        }
-    for key, (value, neutral) in idle.items():
-        if value != neutral:
-            raise ValueError(
-                f"{key}={value!r} has no effect with sample={str(sample).lower()}: leave it at {neutral}"
-            )
-    if sample:
-        return sampling.sample(
-            model,
-            src,
-            num_samples=num_best,
-            seed=seed,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_length=min_length,
-            min_length_ratio=min_length_ratio,
-            max_length=max_length,
-            max_length_ratio=max_length_ratio,
-            max_length_extra=max_length_extra,
-            no_repeat_ngram_size=no_repeat_ngram_size,
-            prefixes=prefixes,
-            need_weights=need_weights,
-        )
-    return beam_search(
-        model,
-        src,
-        beam_size=beam_size,
-        num_best=num_best,
-        length_alpha=length_alpha,
-        coverage_beta=coverage_beta,
-        min_length=min_length,
-        min_length_ratio=min_length_ratio,
-        max_length=max_length,
-        max_length_ratio=max_length_ratio,
-        max_length_extra=max_length_extra,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        prefixes=prefixes,
-        need_weights=need_weights,
+
+    beam_size: Width = 5
+    length_alpha: Annotated[NonNegative, Field(le=100)] = 1.0  # the penalty of a long text stays finite
+    coverage_beta: NonNegative = 0.0
+    sample: bool = False
+    temperature: Annotated[float, Field(ge=1e-6, allow_inf_nan=False)] = (
+        1.0  # what is divided by it stays finite
     )
+    top_k: Whole = 0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    seed: Whole = 0
+    min_length: Length = 0
+    min_length_ratio: NonNegative = 0.0
+    max_length: Length | None = None
+    max_length_ratio: NonNegative = 2.0
+    max_length_extra: NonNegative = 10
+    no_repeat_ngram_size: Whole = 0
+
+    def __post_init__(self) -> None:
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(f"min_length={self.min_length} is above max_length={self.max_length}")
+        if self.min_length_ratio > self.max_length_ratio:
+            ratios = (
+                f"min_length_ratio={self.min_length_ratio} is above max_length_ratio={self.max_length_ratio}"
+            )
+            raise ValueError(ratios)
+        idle = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
+        if self.sample:
+            idle = {"beam_size": 1, "length_alpha": 0.0, "coverage_beta": 0.0}
+        for name, neutral in idle.items():
+            if getattr(self, name) != neutral:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} has no effect with sample={str(self.sample).lower()}: "
+                    f"leave it at {neutral}"
+                )
+
+
+BEAM = DecodingSettings()

@@ -82,6 +82,11 @@ class Translator(nn.Module, ABC):
         return None
 
     @property
+    def name(self) -> str:
+        """What kind of translator it is, for a person."""
+        return type(self).__name__
+
+    @property
     def num_parameters(self) -> int:
         """How many numbers it learns; tied weights count once."""
         return sum(each.numel() for each in self.parameters())

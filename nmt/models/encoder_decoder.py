@@ -77,6 +77,10 @@ class EncoderDecoder(Translator):
             self.output.weight = tgt_embedding.weight
 
     @property
+    def name(self) -> str:
+        return f"{type(self.encoder).__name__} + {type(self.decoder).__name__}"
+
+    @property
     def has_attention(self) -> bool:
         return self.decoder.has_attention
 

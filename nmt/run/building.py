@@ -1,85 +1,143 @@
-"""What a configuration names, built if it is allowed: a run directory from a stranger is data."""
+"""Objects built from configuration: which may be built, and whether their settings are what they declare.
+
+A run directory from a stranger is data. It may build the classes and functions of `may_build` alone, and those of
+modules that the person at the keyboard trusts.
+"""
 
 import importlib
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
 import hydra
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
+from pydantic import ValidationError
 
 from nmt import kernels
 from nmt.attention import Attention
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.models.base import Translator
+from nmt.settings import check_value, say
 
-ALLOWED_TARGETS = (
-    "nmt.attention.",
-    "nmt.data.corpus.read_",
-    "nmt.decoders.",
-    "nmt.encoders.",
-    "nmt.layers.",
-    "nmt.metrics.",
-    "nmt.models.",
+# Rooms of this package whose classes and functions may be built, wherever in them they are defined
+ROOMS = ("nmt.attention", "nmt.decoders", "nmt.encoders", "nmt.layers", "nmt.metrics", "nmt.models")
+# Modules whose own names may be built
+MODULES = (
+    *("nmt.data.corpus", "nmt.decoding", "nmt.training.callbacks", "nmt.training.schedules"),
+    *("torch.optim", "lightning.pytorch.callbacks", "lightning.pytorch.loggers"),
 )
 
 
-def build(config: DictConfig, **keywords: Any) -> Any:
-    """Build what `config` names. Its lists and dicts are plain ones, which a checkpoint can hold."""
-    return hydra.utils.instantiate(config, _convert_="all", **keywords)
+def build(config: DictConfig, *, trusted: Sequence[str] = (), **more: Any) -> Any:
+    """Build what `config` names, with `more` arguments. Constructors get plain lists and dicts.
 
-
-def instantiate(config: DictConfig, **keywords: Any) -> Any:
-    """`build` what `config` names, if it is allowed; a fault in the settings is a UserError of one line."""
-    _check_targets(config)
+    Raises UserError where it may not be built, where a setting is not what the constructor declares, and where the
+    constructor fails.
+    """
+    check(config, trusted)
+    for name in more:
+        if name in config:
+            raise UserError(
+                f"{_key(config, name)}={say(config[name])} has no effect in this program: leave it out"
+            )
     try:
-        return build(config, **keywords)
+        return hydra.utils.instantiate(config, _convert_="all", **more)
     except InstantiationException as error:
-        cause = error.__cause__
-        if isinstance(cause, ValueError):
-            raise UserError(str(cause)) from error
-        if isinstance(cause, TypeError):
-            raise UserError(_explain_type_error(config, cause)) from error
+        if isinstance(error.__cause__, UserError):
+            raise error.__cause__ from None
+        key = str(error).rpartition("full_key: ")[2]
+        cause = error.__cause__ or error
+        text = str(cause)
+        if isinstance(cause, ValidationError):  # settings that do not go together
+            text = cause.errors()[0]["msg"].removeprefix("Value error, ")
+        raise UserError(text if text.startswith(f"{key}.") else f"{key}: {text}") from error
+
+
+@contextmanager
+def errors_of(key: str) -> Iterator[None]:
+    """Name the setting that an error is about: for what is built in part first, and as a whole later."""
+    try:
+        yield
+    except UserError:
         raise
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{key}: {error}") from error
 
 
-def _explain_type_error(config: DictConfig, error: TypeError) -> str:
-    target = str(config.get("_target_", "")).rsplit(".", 1)[-1]
-    unexpected = str(error).rpartition("unexpected keyword argument ")[2]
-    if unexpected.strip("'") in ("attention", "wiring"):
-        return f"{target} has its own attention and takes no attention=NAME: leave attention= out"
-    return f"{target}: {error}"
-
-
-def _check_targets(config: Any) -> None:
-    if OmegaConf.is_dict(config):
-        target = config.get("_target_")
-        if target is not None and not _may_build(str(target)):
-            raise UserError(f"a run may not build {target}: only {', '.join(ALLOWED_TARGETS)}* are allowed")
-        for key in config:
-            _check_targets(config[key])
-    elif OmegaConf.is_list(config):
+def check(config: Any, trusted: Sequence[str] = ()) -> None:
+    """Raise UserError where `config`, or a part of it, may not be built or does not fit what its target declares."""
+    if OmegaConf.is_list(config):
         for part in config:
-            _check_targets(part)
+            check(part, trusted)
+    elif OmegaConf.is_dict(config):
+        target = config.get("_target_")
+        if target is not None:
+            if not may_build(str(target), trusted):
+                module = str(target).rpartition(".")[0]
+                raise UserError(
+                    f"{_key(config, '_target_')}={target}: a run may not build this; "
+                    f"if you trust the module {module}, add trusted=[{module}]"
+                )
+            _check_arguments(config, hydra.utils.get_object(str(target)))
+        for name in config:
+            check(config[name], trusted)
 
 
-def _may_build(target: str) -> bool:
-    """Whether `target` is defined where a run may build from: `nmt.models.gru.torch.load` is not, though reached so."""
-    if not target.startswith(ALLOWED_TARGETS):
-        return False
+def may_build(target: str, trusted: Sequence[str] = ()) -> bool:
+    """Whether `target` is a class or function that is defined where a run may build from.
+
+    `nmt.models.gru.torch.load` is reached through this package but not defined there.
+    """
     module, _, name = target.rpartition(".")
+    if target == "lightning.Trainer":
+        return True
+    if _is_in(module, (*ROOMS, *trusted)):
+        places: Sequence[str] = (*ROOMS, *trusted)
+    elif module in MODULES:
+        places = (module,)
+    else:
+        return False
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
         return False
-    return str(getattr(found, "__module__", "")).startswith("nmt.")
+    return (inspect.isclass(found) or inspect.isfunction(found)) and _is_in(found.__module__, places)
 
 
-def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
+def _is_in(module: str, places: Sequence[str]) -> bool:
+    return any(module == each or module.startswith(f"{each}.") for each in places)
+
+
+def _check_arguments(config: DictConfig, target: Any) -> None:
+    parameters = inspect.signature(target, eval_str=True).parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    for name in map(str, config):
+        value = config[name]
+        if name in parameters:
+            kind = parameters[name].annotation
+            if kind is not inspect.Parameter.empty and not (OmegaConf.is_dict(value) and "_target_" in value):
+                plain = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+                check_value(kind, plain, _key(config, name))
+        elif not name.startswith("_") and not takes_any:
+            raise UserError(f"{_key(config, name)}: {target.__name__} has no such setting: leave it out")
+
+
+def _key(config: DictConfig, name: str) -> str:
+    """The dotted key of a setting; of a reference to another setting, as `${data.path}`, that one's."""
+    reference = re.fullmatch(r"\$\{([\w.]+)\}", str(OmegaConf.to_container(config, resolve=False)[name]))  # type: ignore[index,call-overload]
+    return reference[1] if reference else config._get_full_key(name)
+
+
+def build_translator(config: DictConfig, tokenizer: Tokenizer, *, trusted: Sequence[str] = ()) -> Translator:
     """The model of a configuration's `model` node, with what follows from the vocabulary passed in."""
-    return instantiate(
+    translator = build(
         config,
+        trusted=trusted,
         src_vocab_size=tokenizer.src_vocab_size,
         tgt_vocab_size=tokenizer.tgt_vocab_size,
         joint_vocabulary=tokenizer.joint,
@@ -87,6 +145,9 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer) -> Translator:
         bos_id=tokenizer.bos_id,
         eos_id=tokenizer.eos_id,
     )
+    if not isinstance(translator, Translator):
+        raise UserError(f"model._target_={config._target_} is no translator")
+    return translator
 
 
 def quantise(translator: Translator) -> None:
@@ -96,8 +157,13 @@ def quantise(translator: Translator) -> None:
 
 
 def reads_lowercase(data: Any) -> bool:
-    """Whether a `data` node's tokenizer lower-cases text; those of earlier versions do not say."""
+    """Whether a `data` node's tokenizer lower-cases text."""
     return OmegaConf.is_config(data) and OmegaConf.select(data, "tokenizer.lowercase") is True
+
+
+def build_parts(config: DictConfig, *, trusted: Sequence[str] = ()) -> dict[str, Any]:
+    """Build each part of a group that has several, as `metrics` and `callbacks`; one that is null is left out."""
+    return {name: part for name, part in build(config, trusted=trusted).items() if part is not None}
 
 
 def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:
@@ -108,4 +174,4 @@ def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:
     told: Any = deepcopy(config)
     # What the scorers' own default reads
     OmegaConf.update(told, "data.tokenizer.lowercase", lowercase, force_add=True)
-    return instantiate(told.metrics)
+    return build_parts(told.metrics, trusted=config.trusted)

@@ -4,14 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
 
-from nmt.decoding import search
+from nmt.decoding import DecodingSettings, search
 from nmt.errors import UserError
 from nmt.models.base import Translator
-
-# What `search` takes beside its settings.
-OF_A_SEARCH = ("model", "src", "num_best", "prefixes", "need_weights")
 
 
 def check_case(scorers: Mapping[str, Any], *, lowercase: bool) -> None:
@@ -24,18 +20,15 @@ def check_case(scorers: Mapping[str, Any], *, lowercase: bool) -> None:
             )
 
 
-def check_decoding(config: DictConfig, translator: Translator, *, num_best: int = 1) -> None:
-    """Search one empty sentence, so that settings that do not go together end a command before its work: UserError."""
-    for key in config:
-        if key in OF_A_SEARCH:
-            raise UserError(f"decoding.{key}: there is no such setting; configs/decoding/ lists them")
+def check_decoding(settings: DecodingSettings, translator: Translator, *, num_best: int = 1) -> None:
+    """Search one empty sentence: raise UserError for settings that do not fit the model before the work starts."""
     training, device = translator.training, next(translator.parameters()).device
     try:
         search(
             translator.eval(),
             torch.tensor([[translator.eos_id]], device=device),
+            settings,
             num_best=num_best,
-            **{str(key): value for key, value in config.items()},
         )
     except ValueError as error:
         raise UserError(f"decoding: {error}") from error

@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.errors import UserError
-from nmt.run.building import instantiate
+from nmt.run.building import build
 from nmt.settings import SPLITS
 
 
@@ -26,7 +26,9 @@ def stored_data(config: DictConfig) -> DictConfig:
     return data
 
 
-def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Any]:
+def read_splits(
+    config: DictConfig, splits: Sequence[str] = SPLITS, *, trusted: Sequence[str] = ()
+) -> dict[str, Any]:
     """Those of `splits` that a configuration's `data` node describes."""
     for key in map(str, config):
         if OmegaConf.is_missing(config, key):
@@ -35,12 +37,14 @@ def read_splits(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str,
         raise UserError(
             "these data say nothing of where the text is: choose data=files, data=grammar or another"
         )
-    return instantiate(config.reader, splits=list(splits))
+    return build(config.reader, trusted=trusted, splits=list(splits))
 
 
-def read_whole(config: DictConfig, splits: Sequence[str] = SPLITS) -> dict[str, Any]:
+def read_whole(
+    config: DictConfig, splits: Sequence[str] = SPLITS, *, trusted: Sequence[str] = ()
+) -> dict[str, Any]:
     """As `read_splits`, and a training text whole, though a training may have streamed it."""
     whole = deepcopy(config)
     if OmegaConf.select(whole, "reader.streaming") is not None:
         whole.reader.streaming = None
-    return read_splits(whole, splits)
+    return read_splits(whole, splits, trusted=trusted)

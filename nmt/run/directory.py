@@ -17,7 +17,7 @@ from nmt import alignment, metrics
 from nmt.attention.masks import padding_mask
 from nmt.data.batching import collate
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding import Hypothesis, PrefixError, search
+from nmt.decoding import BEAM, DecodingSettings, Hypothesis, PrefixError, search
 from nmt.errors import UserError
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
@@ -38,9 +38,15 @@ class Run:
     """A trained run: configuration, tokenizer and translator, in evaluation mode."""
 
     def __init__(
-        self, directory: Path, config: DictConfig, tokenizer: Tokenizer, translator: Translator
+        self,
+        directory: Path,
+        config: DictConfig,
+        tokenizer: Tokenizer,
+        translator: Translator,
+        *,
+        trusted: Sequence[str] = (),
     ) -> None:
-        self.directory, self.config = directory, config
+        self.directory, self.config, self.trusted = directory, config, trusted
         self.tokenizer, self.translator = tokenizer, translator.eval()
 
     @classmethod
@@ -52,14 +58,14 @@ class Run:
         average: int | None = None,
         device: str = "auto",
         int8: bool = False,
+        trusted: Sequence[str] = (),
     ) -> "Run":
         """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what lacks.
 
         With `average`, the weights are the mean of those of the last so many checkpoints that were kept for it. With
         `int8` the linear maps outside the attention's scores multiply in bytes (`nmt.kernels.int8`), on a CPU only.
+        `trusted` names modules outside this package whose classes the run may build.
         """
-        if not isinstance(int8, bool):
-            raise UserError(f"int8={int8}: choose true or false")
         if average is not None and checkpoint != "best":
             raise UserError(f"average={average} is in place of checkpoint={checkpoint}: give one of the two")
         directory = Path(path)
@@ -67,12 +73,12 @@ class Run:
             raise UserError(f"{directory}: no such run directory")
         config = load_config(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer", lowercase=reads_lowercase(config.get("data")))
-        translator = build_translator(config.model, tokenizer)
+        translator = build_translator(config.model, tokenizer, trusted=trusted)
         if average is None:
             load_weights(translator, checkpoint_file(directory, checkpoint))
         else:
             load_average(translator, files_to_average(directory, average))
-        run = cls(directory, config, tokenizer, translator.to(_device(device)))
+        run = cls(directory, config, tokenizer, translator.to(_device(device)), trusted=trusted)
         if int8:
             quantise(run.translator)
         return run
@@ -81,18 +87,15 @@ class Run:
     def load_ensemble(
         cls,
         paths: Sequence[str | Path],
-        *,
-        checkpoint: str = "best",
-        average: int | None = None,
-        device: str = "auto",
-        int8: bool = False,
+        **how: Any,
     ) -> "Run":
-        """Several runs as one, whose probabilities are averaged; they must share their tokenizer's files."""
+        """Several runs as one, whose probabilities are averaged; they must share their tokenizer's files.
+
+        Each is loaded as `load` is told by `how`.
+        """
         if not paths:
             raise UserError("an ensemble needs a run directory or more")
-        runs = [
-            cls.load(path, checkpoint=checkpoint, average=average, device=device, int8=int8) for path in paths
-        ]
+        runs = [cls.load(path, **how) for path in paths]
         pieces = [
             (
                 run.tokenizer.lowercase,
@@ -107,7 +110,8 @@ class Run:
                     "one (train the others with data.tokenizer.model=FILE)"
                 )
         ensemble = EnsembleTranslator([run.translator for run in runs])
-        return cls(runs[0].directory, runs[0].config, runs[0].tokenizer, ensemble)
+        first = runs[0]
+        return cls(first.directory, first.config, first.tokenizer, ensemble, trusted=first.trusted)
 
     @property
     def device(self) -> torch.device:
@@ -123,22 +127,20 @@ class Run:
     def translate(
         self,
         lines: Iterable[str],
+        decoding: DecodingSettings = BEAM,
         *,
         num_best: int = 1,
         prefixes: Sequence[str] | None = None,
         max_tokens: int = 4096,
         first_line: int = 1,
         show_progress: bool = False,
-        **decoding: Any,
     ) -> list[Translation]:
         """Translate each line, in order: one Translation a line, an empty one for an empty line.
 
         `num_best` > 1 puts the other hypotheses in `.others`, best first (or in the order drawn). `prefixes` are
         what each translation must begin with. A line of more than `MOST_PIECES` pieces is cut at words into parts that
         are translated by themselves and joined, with a warning that counts lines from `first_line`. A line that is
-        empty or was cut has no others. `decoding` takes the keys of `configs/decoding/` (see `nmt.decoding.search`);
-        without any, the beam has 5 hypotheses and lengths are normalised. Raises UserError for settings that do not go
-        together.
+        empty or was cut has no others. Raises UserError for settings that do not fit the model.
         """
         lines = list(lines)
         ids = self.tokenizer.encode_source(lines)
@@ -155,16 +157,15 @@ class Run:
             for row, own in enumerate(ids)
             if len(own) > self._most_pieces and not _is_empty(lines[row], own)
         }
-        settings = {
+        settings: dict[str, Any] = {
             "num_best": num_best,
             "max_tokens": max_tokens,
             "show_progress": show_progress,
-            **decoding,
         }
         numbers = range(first_line, first_line + len(lines))
         if cut:
-            return self._translate_parts(lines, cut, prefixes, numbers, **settings)
-        return self._translate_whole(lines, ids, prefixes, numbers, **settings)
+            return self._translate_parts(lines, cut, prefixes, numbers, decoding, **settings)
+        return self._translate_whole(lines, ids, prefixes, numbers, decoding, **settings)
 
     def _translate_whole(
         self,
@@ -172,11 +173,11 @@ class Run:
         ids: list[list[int]],
         prefixes: Sequence[str] | None,
         numbers: Sequence[int],
+        decoding: DecodingSettings,
         *,
         num_best: int,
         max_tokens: int,
         show_progress: bool,
-        **decoding: Any,
     ) -> list[Translation]:
         """Translations of lines none of which need be cut; an error names a line by its number in `numbers`."""
         begun = None if prefixes is None else [row[:-1] for row in self.tokenizer.encode_target(prefixes)]
@@ -190,10 +191,10 @@ class Run:
                     found = search(
                         self.translator,
                         self._pad([ids[row] for row in rows]),
+                        decoding,
                         num_best=num_best,
                         prefixes=None if begun is None else self._pad([begun[row] for row in rows]),
                         need_weights=self.translator.has_attention,
-                        **(decoding or {"beam_size": 5, "length_alpha": 1.0}),
                     )
                 except PrefixError as error:
                     raise UserError(
@@ -236,6 +237,7 @@ class Run:
         cut: dict[int, list[str]],
         prefixes: Sequence[str] | None,
         numbers: Sequence[int],
+        decoding: DecodingSettings,
         **settings: Any,
     ) -> list[Translation]:
         """Translations of lines of which some are `cut` into parts; a prefix is that of the first part."""
@@ -254,7 +256,7 @@ class Run:
         ids = self.tokenizer.encode_source(parts)
         found = iter(
             self._translate_whole(
-                parts, ids, None if prefixes is None else begun, numbers_of_parts, **settings
+                parts, ids, None if prefixes is None else begun, numbers_of_parts, decoding, **settings
             )
         )
         joined = []
@@ -341,11 +343,11 @@ class Run:
     def score(
         self,
         dataset: Any,
+        decoding: DecodingSettings = BEAM,
         *,
         scorers: Mapping[str, Any] | None = None,
         num_bootstrap: int = 1000,
         show_progress: bool = False,
-        **decoding: Any,
     ) -> tuple[dict[str, Any], list[Translation]]:
         """Scores of a split's translations by `scorers`, else BLEU, chrF and TER; AER where gold is there.
 
@@ -354,7 +356,7 @@ class Run:
         """
         check_case(scorers or {}, lowercase=self.tokenizer.lowercase)
         sources, references = list(dataset["src"]), list(dataset["tgt"])
-        translations = self.translate(sources, show_progress=show_progress, **decoding)
+        translations = self.translate(sources, decoding, show_progress=show_progress)
         hypotheses = [each.text for each in translations]
         scores: dict[str, Any] = (
             metrics.score(
@@ -404,7 +406,9 @@ class Run:
         """
         if name not in SPLITS:
             raise UserError(f"split={name}: choose one of {', '.join(SPLITS)}")
-        splits = read_whole(stored_data(self.config.data) if data is None else data, [name])
+        splits = read_whole(
+            stored_data(self.config.data) if data is None else data, [name], trusted=self.trusted
+        )
         if name not in splits:
             raise UserError(f"split={name}: the data have no such split")
         return splits[name]

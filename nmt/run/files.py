@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nmt.errors import UserError, WriteError
 from nmt.run.checkpoints import kept_files
-from nmt.settings import SPLITS
+from nmt.settings import SPLITS, flat
 
 try:
     import fcntl
@@ -26,15 +26,25 @@ log = logging.getLogger(__name__)
 
 
 def load_config(directory: Path) -> DictConfig:
-    """The configuration that a run directory was trained with. Raises UserError naming the file where there is none."""
+    """The configuration that a run directory was trained with.
+
+    Raises UserError naming the file where there is none, and where a setting is a reference: a stranger's run computes
+    nothing, and training writes values.
+    """
     file = directory / "config.yaml"
     if not file.is_file():
         raise UserError(f"{directory} is not a run directory: it has no config.yaml")
     try:
         config = OmegaConf.load(file)
+        written = flat(OmegaConf.to_container(config, resolve=False))
+        for key, value in written.items():
+            if "${" in str(value):
+                raise UserError(f"{file}: a run may compute no setting: {key}={value}")
         model, _ = config.model, config.data
         if not (OmegaConf.is_dict(model) and "_target_" in model):
             raise ValueError("model has no _target_")
+    except UserError:
+        raise
     except (OmegaConfBaseException, OSError, ValueError, AttributeError) as error:
         raise UserError(f"{file} is broken: {' '.join(str(error).split())}") from error
     except Exception as error:

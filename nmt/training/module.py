@@ -42,14 +42,8 @@ class TranslationModule(L.LightningModule):
         r_drop: float = 0.0,
     ) -> None:
         super().__init__()
-        if not isinstance(label_smoothing, int | float) or not 0 <= label_smoothing < 1:
-            raise UserError(f"label_smoothing={label_smoothing}: give a number from 0 to below 1")
-        if not isinstance(guided_alignment, int | float) or guided_alignment < 0:
-            raise UserError(f"guided_alignment={guided_alignment}: give a number of at least 0")
         if guided_alignment and not translator.has_attention:
             raise UserError("guided_alignment guides attention, and this model has none")
-        if not isinstance(r_drop, int | float) or not 0 <= r_drop < float("inf"):
-            raise UserError(f"r_drop={r_drop}: give a number of at least 0")
         if guided_alignment and any(getattr(each, "gives_zeros", False) for each in translator.modules()):
             raise UserError(
                 "guided_alignment raises weights that are small, and those that a sparse normalizer or a window sets "
@@ -166,12 +160,13 @@ class TranslationModule(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        limit = float("inf") if gradient_clip_val is None else gradient_clip_val
+        limit = gradient_clip_val or float("inf")  # Lightning's 0 means none
         self.grad_norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit)
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
         step = self.trainer.global_step
-        if step == self.logged_loss[0] or step % self.trainer.log_every_n_steps:  # type: ignore[attr-defined]
+        interval = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if interval == 0 or step == self.logged_loss[0] or step % interval:
             return
         loss, num_tokens, seconds = self._count()
         tokens_per_second = num_tokens / seconds

@@ -1,7 +1,7 @@
 """What a run directory says about going on with its run, and what may change on the way.
 
-A run directory is data: its checkpoints are loaded as weights only, and its configuration may build only what
-training builds from this package, torch and Lightning.
+A run directory is data: its checkpoints are loaded as weights only, and what its configuration builds writes into the
+run directory alone.
 """
 
 import contextlib
@@ -20,22 +20,19 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
-from nmt.settings import flat
+from nmt.settings import GROUPS, flat
 from nmt.training.memory import is_out_of_memory
 
 log = logging.getLogger(__name__)
 
 # What takes effect from here on without making what was trained something else.
 CHANGEABLE = (
-    "callbacks.*",
+    *(f"{group.name}.*" for group in GROUPS if group.changeable),
     "data.cache_dir",
     "data.num_workers",
     "data.path",
     "data.reader.cache_dir",
     "data.reader.path",
-    "decoding.*",
-    "logger.*",
-    "metrics.*",
     "trainer.accelerator",
     "trainer.devices",  # the number of processes stays the same: loading the checkpoint refuses another
     "trainer.enable_progress_bar",
@@ -47,20 +44,7 @@ CHANGEABLE = (
 )
 # But not these: best.ckpt and early stopping compare all validations. (`metrics` is of the test set alone.)
 FIXED = ("callbacks.score.bleu", "callbacks.score.bleu.*", "callbacks.score.chrf", "callbacks.score.chrf.*")
-# One name after the module: a longer path could walk through a module's imports to anything there is.
-TARGETS = re.compile(
-    r"torch\.optim\.\w+|nmt\.training\.schedules\.\w+|nmt\.training\.callbacks\.\w+|nmt\.metrics\.\w+|lightning\.Trainer"
-    r"|lightning\.pytorch\.(callbacks|loggers)\.\w+"
-)
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
-BUILT = (
-    "optimizer",
-    "scheduler",
-    "averaging",
-    "trainer",
-    "callbacks",
-    "logger",
-)  # sections that training builds
 # What reading a file raises that is no checkpoint, or half of one.
 BROKEN = (
     *(pickle.UnpicklingError, OSError, RuntimeError, EOFError),
@@ -139,20 +123,9 @@ def changed(
 
 
 def moved(config: Any, old: str, new: str) -> Any:
-    """The configuration with every path in the directory `old` in `new`, where the run directory is now.
-
-    A relative one, which runs of earlier versions have, may be the value of a setting too (`fast`): it is looked for in
-    settings that are called a directory.
-    """
+    """The configuration with every path in the directory `old` in `new`, where the run directory is now."""
     if isinstance(config, dict):
-        return {
-            key: moved(value, old, new)
-            if not isinstance(value, str)
-            or Path(old).is_absolute()
-            or str(key).endswith(("dir", "directory"))
-            else value
-            for key, value in config.items()
-        }
+        return {key: moved(value, old, new) for key, value in config.items()}
     if isinstance(config, list):
         return [moved(value, old, new) for value in config]
     if isinstance(config, str) and (config == old or config.startswith(f"{old}/")):
@@ -160,23 +133,15 @@ def moved(config: Any, old: str, new: str) -> Any:
     return config
 
 
-def check_targets(config: dict[str, Any]) -> None:
-    """Raise UserError where the configuration would build anything but what training builds."""
-    for section in BUILT:
-        for name, value in _values(config.get(section), section):
-            if name.split(".")[-1] == "_target_" and not TARGETS.fullmatch(str(value)):
-                raise UserError(f"a run that goes on may not build {section}: {value}")
-            if isinstance(value, str) and "${" in value:  # a stored configuration is resolved
-                raise UserError(f"a run that goes on may compute no setting: {name}={value}")
-
-
 def check_places(config: dict[str, Any], run_dir: Path, given: Iterable[str]) -> None:
     """Raise UserError where what a stored configuration builds would write outside the run directory.
 
     Keys that were `given` on the command line are the user's own word.
     """
-    for section in BUILT:
-        for name, value in _values(config.get(section), section):
+    for section in config.keys() - {"data", "choices"}:
+        if not isinstance(config[section], dict):
+            continue
+        for name, value in _values(config[section], section):
             if not isinstance(value, str) or any(name == key or name.startswith(f"{key}.") for key in given):
                 continue
             is_place = re.search("dir|path|file", name.split(".")[-1]) or re.search(r"^[/~]|\.\.|\$", value)

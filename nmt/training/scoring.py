@@ -3,17 +3,18 @@
 import contextlib
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from nmt.errors import UserError
-from nmt.run.building import instantiate
+from nmt.run.building import build, build_parts
 from nmt.run.directory import Run
 from nmt.run.files import score_files
 from nmt.run.scores import report, write_scores
-from nmt.settings import flat
+from nmt.settings import GROUPS, flat
 
 
 def cost(steps: int, seconds: float, num_tokens: int) -> dict[str, Any]:
@@ -36,12 +37,13 @@ def score(
             "trainer.max_epochs, max_steps, max_time or limit_train_batches"
         )
     checkpoint = found[0]
-    run = Run.load(run_dir, checkpoint=checkpoint, device=device)
+    run = Run.load(run_dir, checkpoint=checkpoint, device=device, trusted=cfg.trusted)
+    decoding = build(cfg.decoding)
     scores, translations = run.score(
-        splits[split], scorers=instantiate(cfg.metrics), show_progress=True, **cfg.decoding
+        splits[split], decoding, scorers=build_parts(cfg.metrics, trusted=cfg.trusted), show_progress=True
     )
     scores["training"] = {**training, "num_parameters": run.translator.num_parameters}
-    scores["decoding"], scores["checkpoint"] = OmegaConf.to_container(cfg.decoding, resolve=True), checkpoint
+    scores["decoding"], scores["checkpoint"] = asdict(decoding), checkpoint
     write_scores(run_dir, split, scores, translations)
     print(f"{split} of {run_dir}\n{report(scores)}")
     return split, scores
@@ -60,16 +62,13 @@ def log_hyperparameters(
     loggers: Iterable[Any], resolved: dict[str, Any], split: str, scores: dict[str, Any], *, step: int
 ) -> None:
     """One row of TensorBoard's HPARAMS: what was chosen, and the final scores."""
+    within_model = {part for key in flat(resolved["model"]) for part in key.split(".")}
+    recorded = {group.name for group in GROUPS if group.recorded} - within_model
     chosen = {f"choice/{group}": name for group, name in resolved.get("choices", {}).items()} | {
         key: value if isinstance(value, int | float | str | bool) else str(value)
         for key, value in flat(resolved).items()
-        if key.split(".")[0]
-        in (
-            *("model", "wiring", "optimizer", "scheduler", "averaging"),
-            *("seed", "label_smoothing", "guided_alignment", "r_drop", "kernels"),
-        )
-        or key.startswith(("data.tokenizer.", "data.max_", "data.num_train"))
-        if not key.endswith(("_partial_", "_target_"))
+        if key.split(".")[0] in recorded or (isinstance(value, int | float) and "." not in key)
+        if not key.endswith(("_partial_", "_target_")) and not key.startswith("data.reader.")
     }
     final = {
         f"{split}/{name}": result["score"]

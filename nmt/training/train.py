@@ -14,17 +14,17 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import kernels
-from nmt.data.datamodule import make_datamodule
+from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.environment import rank
 from nmt.errors import UserError
-from nmt.run.building import build, build_translator, reads_lowercase
+from nmt.run.building import build, build_parts, build_translator, check, reads_lowercase
 from nmt.run.data import read_splits, stored_data
 from nmt.run.files import load_config, write_atomically
-from nmt.settings import key_of
+from nmt.settings import GROUPS, key_of
 from nmt.training import launch, resume
 from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, summarize
-from nmt.training.checks import check_lengths, check_monitors, check_numbers, check_parts, check_trainer
+from nmt.training.checks import check_lengths, check_monitors, check_parts
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
@@ -33,25 +33,13 @@ from nmt.training.vocabulary import make_tokenizer
 
 log = logging.getLogger("train")
 
-# Groups whose options are written down with the run
-NAMED_GROUPS = [
-    "attention",
-    "averaging",
-    "content",
-    "data",
-    "model",
-    "normalizer",
-    "optimizer",
-    "scheduler",
-    "wiring",
-]
-
 # What the parts of this package rely on: batches are drawn anew in each epoch, and dealt to the ranks, by the data
 # module, and the first validation is one of a trained model.
-OF_EVERY_RUN = {
+OF_EVERY_RUN: dict[str, Any] = {
     "reload_dataloaders_every_n_epochs": 1,
     "use_distributed_sampler": False,
     "num_sanity_val_steps": 0,
+    "gradient_clip_algorithm": "norm",
 }
 
 
@@ -64,70 +52,30 @@ def train(
     scores and returns the scores, the others nothing.
     """
     started = time.perf_counter()
-    check_numbers(cfg)
-    check_trainer(cfg.trainer, OF_EVERY_RUN)
+    check(cfg, cfg.trusted)
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     if checkpoint is None and rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
-    averaging = [build(cfg.averaging)] if cfg.get("averaging") else []
-    trainer: L.Trainer = build(
-        cfg.trainer,
-        # What was logged after the checkpoint will be logged again.
-        logger=build(cfg.logger, **({"purge_step": step + 1} if checkpoint else {})),
-        callbacks=[
-            callback
-            for callback in build(cfg.callbacks).values()
-            if cfg.trainer.enable_progress_bar or not isinstance(callback, ProgressBar)
-        ]
-        + averaging,
-        plugins=[AtomicCheckpointIO()],
-        default_root_dir=str(run_dir),
-        **OF_EVERY_RUN,
-    )
+    trainer = make_trainer(cfg, run_dir, last_step=step if checkpoint else None)
     check_checkpoints(trainer, run_dir)
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
     if not trainer.is_global_zero:
         logging.disable(logging.WARNING)  # rank 0 says it
     warn_of_slow_precision(trainer)
     with launch.first_rank_first(trainer):
-        splits = read_splits(cfg.data)
-        if checkpoint is None and trainer.is_global_zero:
-            tokenizer = make_tokenizer(cfg.data, splits["train"])
-            tokenizer.save(run_dir / "tokenizer")
-            if cfg.data.tokenizer.model is not None:  # how it was trained is not known here
-                cfg.data.tokenizer.update(
-                    model_type=None, character_coverage=None, vocab_size=tokenizer.src_vocab_size
-                )
-        else:
-            tokenizer = Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(cfg.data))
+        splits = read_splits(cfg.data, trusted=cfg.trusted)
+        tokenizer = prepare_tokenizer(
+            cfg.data, splits, run_dir, is_new=checkpoint is None and trainer.is_global_zero
+        )
         datamodule = make_datamodule(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )
-    kernels.use(cfg.kernels)
-    translator = build_translator(cfg.model, tokenizer)
-    check_parts(cfg, translator, tokenizer)
-    check_monitors(
-        cfg,
-        [TranslationModule, *trainer.callbacks],  # type: ignore[attr-defined]
-        has_attention=translator.has_attention,
-        has_gold="alignment" in datamodule.val_text.column_names,
-    )
-    check_lengths(translator, datamodule.rows("val"))
-    log.info("%s with %s parameters", type(translator).__name__, f"{translator.num_parameters:,}")
-    module = TranslationModule(
-        translator,
-        optimizer=build(cfg.optimizer),
-        scheduler=build(cfg.scheduler),
-        label_smoothing=cfg.label_smoothing,
-        guided_alignment=cfg.guided_alignment,
-        r_drop=cfg.get("r_drop", 0.0),  # runs of earlier versions have none
-    )
-    # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
-    trainer.precision_plugin.convert_module(module)
+    module = make_module(cfg, tokenizer, datamodule, trainer)
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
-    resolved.pop("resume", None)
+    for name in ("resume", "trusted"):  # of this start, not of the run
+        resolved.pop(name, None)
     resolved.setdefault("choices", _choices())
     if trainer.is_global_zero:
         write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
@@ -138,25 +86,8 @@ def train(
         raise KeyboardInterrupt from end
     except Exception as error:
         launch.end_children(trainer)
-        if isinstance(error, MisconfigurationException):
-            raise UserError(f"trainer: {error}") from error
-        if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
-            raise UserError(
-                f"trainer.val_check_interval={cfg.trainer.val_check_interval}: an epoch has only "
-                f"{trainer.num_training_batches:.0f} batches; give fewer, or trainer.check_val_every_n_epoch=null "
-                "beside it to count batches over epochs"
-            ) from error
-        if advice := launch.port_in_use(error):
+        if advice := advise(error, cfg, trainer):
             raise UserError(advice) from error
-        if is_out_of_memory(error):
-            raise UserError(
-                f"memory ran out at step {trainer.global_step}, though the largest batch had fitted at the start: "
-                "see in TensorBoard whether train/memory grows, and what else runs here; "
-                f"go on with resume={run_dir}, or lower data.max_tokens={cfg.data.max_tokens} in a new run"
-            ) from error
-        if launch.has_lost_another(error):
-            reason = str(error).splitlines()[0]
-            raise UserError(f"another process of the run has ended, see its error ({reason})") from error
         raise
     launch.part()
     if not trainer.is_global_zero:
@@ -167,6 +98,86 @@ def train(
     split, scores = score(cfg, run_dir, splits, device=device, training=training)
     log_hyperparameters(trainer.loggers, resolved, split, scores, step=trainer.global_step)
     return scores
+
+
+def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.Trainer:
+    """Lightning's trainer with its callbacks and loggers; `last_step` is that of the checkpoint of a resumed run."""
+    # What was logged after the checkpoint will be logged again.
+    again: Any = {} if last_step is None else {"purge_step": last_step + 1}
+    callbacks = list(build_parts(cfg.callbacks, trusted=cfg.trusted).values())
+    if not cfg.trainer.enable_progress_bar:
+        callbacks = [each for each in callbacks if not isinstance(each, ProgressBar)]
+    if cfg.get("averaging"):
+        callbacks.append(build(cfg.averaging, trusted=cfg.trusted))
+    return build(
+        cfg.trainer,
+        trusted=cfg.trusted,
+        logger=build(cfg.logger, trusted=cfg.trusted, **again),
+        callbacks=callbacks,
+        plugins=[AtomicCheckpointIO()],
+        default_root_dir=str(run_dir),
+        **OF_EVERY_RUN,
+    )
+
+
+def prepare_tokenizer(data: DictConfig, splits: dict[str, Any], run_dir: Path, *, is_new: bool) -> Tokenizer:
+    """The tokenizer of a new run, saved in its directory; of another, or on another rank, the one saved there."""
+    if not is_new:
+        return Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(data))
+    tokenizer = make_tokenizer(data, splits["train"])
+    tokenizer.save(run_dir / "tokenizer")
+    if data.tokenizer.model is not None:  # how it was trained is not known here
+        data.tokenizer.update(model_type=None, character_coverage=None, vocab_size=tokenizer.src_vocab_size)
+    return tokenizer
+
+
+def make_module(
+    cfg: DictConfig, tokenizer: Tokenizer, datamodule: TranslationDataModule, trainer: L.Trainer
+) -> TranslationModule:
+    """The translator and how it is trained. Raises UserError for settings that do not go together."""
+    kernels.use(cfg.kernels)
+    translator = build_translator(cfg.model, tokenizer, trusted=cfg.trusted)
+    check_parts(cfg, translator, tokenizer)
+    check_monitors(
+        cfg,
+        [TranslationModule, *trainer.callbacks],  # type: ignore[attr-defined]
+        has_attention=translator.has_attention,
+        has_gold="alignment" in datamodule.val_text.column_names,
+    )
+    check_lengths(translator, datamodule.rows("val"))
+    log.info("%s with %s parameters", translator.name, f"{translator.num_parameters:,}")
+    module = TranslationModule(
+        translator,
+        optimizer=build(cfg.optimizer, trusted=cfg.trusted),
+        scheduler=build(cfg.scheduler, trusted=cfg.trusted),
+        label_smoothing=cfg.label_smoothing,
+        guided_alignment=cfg.guided_alignment,
+        r_drop=cfg.r_drop,
+    )
+    # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
+    trainer.precision_plugin.convert_module(module)
+    return module
+
+
+def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
+    """What to do about an error that ended training, where the person can do something."""
+    if isinstance(error, MisconfigurationException):
+        return f"trainer: {error}"
+    if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
+        return (
+            f"trainer.val_check_interval={cfg.trainer.val_check_interval}: an epoch has only "
+            f"{trainer.num_training_batches:.0f} batches; give fewer, or trainer.check_val_every_n_epoch=null "
+            "beside it to count batches over epochs"
+        )
+    if is_out_of_memory(error):
+        return (
+            f"memory ran out at step {trainer.global_step}, though the largest batch had fitted at the start: "
+            "see in TensorBoard whether train/memory grows, and what else runs here; "
+            f"go on with resume={cfg.run_dir}, or lower data.max_tokens={cfg.data.max_tokens} in a new run"
+        )
+    if launch.has_lost_another(error):
+        return f"another process of the run has ended, see its error ({str(error).splitlines()[0]})"
+    return launch.port_in_use(error)
 
 
 def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> None:
@@ -193,9 +204,8 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
     cfg.run_dir = str(run_dir)
     keys = [key_of(override) for override in overrides]
     wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
-    keys_given = [key for key in keys if key != "resume"]
+    keys_given = [key for key in keys if key not in ("resume", "trusted")]
     config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]
-    resume.check_targets(config)
     resume.check_places(config, run_dir, keys)
     file, checkpoint = resume.load_checkpoint(run_dir)
     for line in changes:
@@ -203,7 +213,7 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
     if changes and resume.stretches_schedule(stored, config):
         log.warning("the learning rate follows the schedule of the new end from here on")
     step = checkpoint["global_step"]
-    resumed = OmegaConf.create(config)
+    resumed = OmegaConf.create(config | {"trusted": list(cfg.trusted)})
     if "data.cache_dir" not in keys:
         resumed.data = stored_data(resumed.data)
     reason = resume.finished(checkpoint, config)
@@ -228,8 +238,10 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
         with contextlib.suppress(LookupError, TypeError):  # a record of another version, or damaged
             record = checkpoint["training"]
             training = cost(step, record["train_seconds"], record["train_tokens"])
-        split, scores = score(resumed, run_dir, read_splits(resumed.data), device="auto", training=training)
-        log_hyperparameters([build(resumed.logger)], config, split, scores, step=step)
+        split, scores = score(
+            resumed, run_dir, read_splits(resumed.data, trusted=cfg.trusted), device="auto", training=training
+        )
+        log_hyperparameters([build(resumed.logger, trusted=cfg.trusted)], config, split, scores, step=step)
 
 
 def is_sweep() -> bool:
@@ -241,10 +253,11 @@ def _choices() -> dict[str, str]:
     if not HydraConfig.initialized():
         return {}
     choices = HydraConfig.get().runtime.choices
+    recorded = [group.name for group in GROUPS if group.recorded]
     return {
         group.split("@")[0]: str(choices[group])
         for group in sorted(choices)
-        if group.split("/")[0].split("@")[0] in NAMED_GROUPS and choices[group] is not None
+        if group.split("/")[0].split("@")[0] in recorded and choices[group] is not None
     }
 
 

@@ -17,24 +17,3 @@ from nmt.data.grammar.derivation import EMPTY, Phrase, rule, unlinked, word
 from nmt.data.grammar.files import FORMATS, main, pharaoh, write_files
 from nmt.data.grammar.predicates import Act, predicate
 from nmt.data.grammar.sentences import ANNOTATIONS, LANGUAGES, MIN_WORDS, Pair, corpus, sentence
-
-__all__ = [
-    "ANNOTATIONS",
-    "EMPTY",
-    "FORMATS",
-    "LANGUAGES",
-    "MIN_WORDS",
-    "Act",
-    "Pair",
-    "Phrase",
-    "corpus",
-    "lexicon",
-    "main",
-    "pharaoh",
-    "predicate",
-    "rule",
-    "sentence",
-    "unlinked",
-    "word",
-    "write_files",
-]

@@ -10,23 +10,3 @@ from nmt.training.callbacks.progress import ProgressBar
 from nmt.training.callbacks.scores import ScoreValidation
 from nmt.training.callbacks.summary import summarize
 from nmt.training.callbacks.writers import TensorBoard
-
-__all__ = [
-    "AtomicCheckpointIO",
-    "Checkpoints",
-    "DrawAlignments",
-    "ExponentialMovingAverage",
-    "Interrupted",
-    "LogMemory",
-    "ProgressBar",
-    "SaveOnInterrupt",
-    "ScoreValidation",
-    "StopOnNonfinite",
-    "TensorBoard",
-    "TryLargestBatch",
-    "WarnOfSpikes",
-    "alignment_error",
-    "fixed_sentences",
-    "summarize",
-    "word_weights",
-]

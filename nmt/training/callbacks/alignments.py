@@ -1,7 +1,7 @@
 """Pictures and statistics of the cross-attention at each validation."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning as L
 import torch
@@ -12,6 +12,7 @@ from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch, collate
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
+from nmt.settings import Whole
 from nmt.training.callbacks.writers import tensorboard_writers
 
 MOST_FRAMES = 100  # of an animation: memory and checkpoints must not grow with the length of training
@@ -36,15 +37,13 @@ class DrawAlignments(Callback):
     def __init__(
         self,
         *,
-        num_sentences: int,
-        labels: str,
-        layer: int | None,
-        head: int | None,
+        num_sentences: Whole,
+        labels: Literal["words", "pieces"],
+        layer: Whole | None,
+        head: Whole | None,
         grid: bool,
         directory: str,
     ) -> None:
-        if labels not in ("words", "pieces"):
-            raise ValueError(f"callbacks.alignments.labels is words or pieces, got {labels}")
         self.num_sentences, self.labels, self.directory = num_sentences, labels, Path(directory)
         self.layer, self.head, self.grid = layer, head, grid
         self._weights: dict[int, torch.Tensor] = {}

@@ -9,6 +9,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from nmt.errors import UserError
+from nmt.settings import Count, Share
 
 
 class ExponentialMovingAverage(Callback):
@@ -27,13 +28,7 @@ class ExponentialMovingAverage(Callback):
     Raises UserError for settings that are none, and where a checkpoint has no averaged weights.
     """
 
-    def __init__(self, *, decay: float, warmup: bool, every_n_steps: int) -> None:
-        if not isinstance(decay, int | float) or not 0 <= decay < 1:
-            raise UserError(f"averaging.decay={decay}: give a number from 0 to below 1")
-        if type(warmup) is not bool:
-            raise UserError(f"averaging.warmup={warmup}: give true or false")
-        if type(every_n_steps) is not int or every_n_steps < 1:
-            raise UserError(f"averaging.every_n_steps={every_n_steps}: give at least 1")
+    def __init__(self, *, decay: Share, warmup: bool, every_n_steps: Count) -> None:
         self.decay, self.warmup, self.every_n_steps = decay, warmup, every_n_steps
         self.num_updates = 0
         self._averages: list[Tensor] = []  # of each parameter

@@ -7,7 +7,7 @@ import os
 import pickle
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning as L
 import torch
@@ -18,6 +18,7 @@ from nmt import ranks
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError, WriteError
 from nmt.run.checkpoints import is_kept, kept_file, kept_files
+from nmt.settings import Count, Positive
 from nmt.training.callbacks.randomness import random_state, set_random_state
 from nmt.training.callbacks.writers import tensorboard_writers
 
@@ -45,15 +46,11 @@ class Checkpoints(Checkpoint):
         *,
         directory: str,
         monitor: str,
-        mode: str,
-        every_n_steps: int | None,
-        every_n_minutes: float | None,
-        keep: int | None = None,
+        mode: Literal["min", "max"],
+        every_n_steps: Count | None,
+        every_n_minutes: Positive | None,
+        keep: Count | None = None,
     ) -> None:
-        if mode not in ("min", "max"):
-            raise UserError(f"callbacks.checkpoint.mode={mode}: give min or max")
-        if keep is not None and (type(keep) is not int or keep < 1):
-            raise UserError(f"callbacks.checkpoint.keep={keep}: give a number of at least 1, or null")
         self.directory, self.monitor, self.mode = Path(directory), monitor, mode
         self.every_n_steps, self.every_n_minutes = every_n_steps, every_n_minutes
         self.keep = keep
@@ -71,8 +68,7 @@ class Checkpoints(Checkpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Forgets the best where another score is the measure now."""
-        # A run of an earlier version has kept no measure.
-        if any(state_dict.get(name, getattr(self, name)) != getattr(self, name) for name in _GOES_BY):
+        if any(state_dict[name] != getattr(self, name) for name in _GOES_BY):
             log.warning("best.ckpt goes by %s from here on: the next validation is its first", self.monitor)
         else:
             vars(self).update(state_dict)

@@ -5,16 +5,18 @@ import logging
 import math
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
+from pydantic import Field
 from torch import Tensor
 
 from nmt import ranks
 from nmt.data.batching import Batch
 from nmt.errors import UserError, WriteError
+from nmt.settings import Positive
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +72,7 @@ class WarnOfSpikes(Callback):
     number of deviations is logged as `train/loss_spike`.
     """
 
-    def __init__(self, *, num_deviations: float, window: int) -> None:
-        if window < 10:
-            raise UserError(f"callbacks.spikes.window={window}: give at least 10")
+    def __init__(self, *, num_deviations: Positive, window: Annotated[int, Field(ge=10)]) -> None:
         self.num_deviations = num_deviations
         self._losses: deque[float] = deque(maxlen=window)
         self._step = 0

@@ -10,6 +10,7 @@ from nmt import metrics, ranks
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
 from nmt.errors import UserError
+from nmt.settings import Whole
 from nmt.training.callbacks.writers import tensorboard_writers
 
 
@@ -24,7 +25,7 @@ class ScoreValidation(Callback):
     scores = ("val/bleu", "val/chrf")
 
     def __init__(
-        self, *, num_samples: int, bleu: metrics.Bleu | None = None, chrf: metrics.Chrf | None = None
+        self, *, num_samples: Whole, bleu: metrics.Bleu | None = None, chrf: metrics.Chrf | None = None
     ) -> None:
         self.num_samples = num_samples
         self.scorers: dict[str, Any] = {

@@ -17,7 +17,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
     num_parameters = pl_module.translator.num_parameters
     seconds, tokens = pl_module.train_seconds, pl_module.train_tokens
     lines = [
-        f"trained  {type(pl_module.translator).__name__}, {num_parameters:,} parameters: "
+        f"trained  {pl_module.translator.name}, {num_parameters:,} parameters: "
         f"{_counted(trainer.current_epoch, 'epoch')}, {_counted(trainer.global_step, 'step')}",
         f"time     {timedelta(seconds=round(seconds))} over {tokens:,} target pieces, "
         f"{tokens / max(seconds, 1e-9):,.0f} a second",

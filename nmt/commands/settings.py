@@ -1,0 +1,195 @@
+"""The settings of each command, with their types and ranges, and the check of what the command line gives."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_type_hints
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import Field
+from typing_extensions import TypedDict, is_typeddict
+
+from nmt.settings import Count, NonNegative, Positive, Seed, Share, Whole, check_value, key_of
+
+_PATH = "a path"  # what marks the type of one
+PathText = Annotated[str, Field(min_length=1), _PATH]
+Page = Annotated[PathText, Field(pattern=r"\.(html|png|svg)$")]
+Split = Literal["train", "val", "test"]
+Kernels = Literal["fast", "plain"]
+ZeroToOne = Annotated[float, Field(ge=0, le=1)]
+
+
+class Vocabulary(TypedDict, total=False):
+    model_type: Literal["unigram", "bpe"]
+    vocab_size: Count
+    joint: bool
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)]
+    max_pairs: Count
+    sampling: NonNegative
+    lowercase: bool
+    model: PathText | list[PathText] | None
+
+
+class Data(TypedDict, total=False):
+    """What every corpus shares; the arguments of `data.reader` say what the others are."""
+
+    path: PathText | None
+    cache_dir: PathText | None
+    max_length: Count
+    max_ratio: Positive
+    max_tokens: Count
+    num_workers: Whole
+    buffer_pairs: Count | None
+    tokenizer: Vocabulary
+
+
+class Train(TypedDict, total=False):
+    seed: Seed
+    label_smoothing: Share
+    kernels: Kernels
+    guided_alignment: NonNegative
+    r_drop: NonNegative
+    name: str
+    log_dir: PathText
+    resume: PathText | None
+    run_dir: PathText
+    trusted: list[str]
+    data: Data
+
+
+class Evaluate(TypedDict, total=False):
+    run: PathText | list[PathText]
+    split: Split
+    checkpoint: PathText
+    average: Count | None
+    device: str
+    int8: bool
+    num_bootstrap: Whole
+    output: PathText | None
+    trusted: list[str]
+    data: Data
+
+
+class Translate(TypedDict, total=False):
+    run: PathText | list[PathText]
+    input: PathText | None
+    prefixes: PathText | None
+    output: PathText | None
+    alignments: PathText | None
+    heatmaps: PathText | None
+    page: Page | None
+    num_best: Count
+    checkpoint: PathText
+    average: Count | None
+    device: str
+    int8: bool
+    block_size: Count
+    trusted: list[str]
+
+
+class Align(TypedDict, total=False):
+    run: PathText | None
+    src: PathText | None
+    tgt: PathText | None
+    gold: PathText | None
+    flip_gold: bool
+    output: PathText | None
+    heatmaps: PathText | None
+    page: Page | None
+    alignment: PathText | None
+    method: Literal["argmax", "mutual", "threshold"]
+    threshold: ZeroToOne
+    reading: Literal["emitted", "fed"]
+    layer: Whole | None
+    head: Whole | None
+    search: bool
+    reverse_run: PathText | None
+    symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
+    checkpoint: PathText
+    average: Count | None
+    device: str
+    trusted: list[str]
+
+
+class Compare(TypedDict, total=False):
+    runs: PathText | list[PathText]
+    split: Split
+    refs: PathText | None
+    num_bootstrap: Whole
+    num_trials: Whole
+    length_bounds: list[Count]
+    output: PathText | None
+    trusted: list[str]
+
+
+class Benchmark(TypedDict, total=False):
+    attentions: list[str] | None
+    variants: dict[str, list[str]] | None
+    name: str
+    num_batches: Count
+    num_decode_batches: Count
+    decode_length: Count
+    beam_size: Count
+    repeats: Count
+    num_operators: Count
+    startup: bool
+    device: Literal["auto", "cpu", "cuda"]
+    precision: Literal["32-true", "bf16-mixed"]
+    gradient_clip_val: Positive
+    label_smoothing: Share
+    r_drop: NonNegative
+    kernels: Kernels
+    int8: bool
+    seed: Seed
+    output: PathText | None
+    corpora: list[Count] | None
+    compare: Annotated[list[PathText], Field(min_length=2, max_length=2)] | None
+    trusted: list[str]
+    data: Data
+
+
+OF_COMMANDS: dict[str, Any] = {
+    each.__name__.lower(): each for each in (Train, Evaluate, Translate, Align, Compare, Benchmark)
+}
+
+
+def settle(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
+    """Check a command's own settings, and restore paths that YAML takes for numbers, as a directory called 2024.
+
+    What is built from configuration, as the model, is checked where it is built. Raises UserError naming the setting.
+    """
+    kinds = OF_COMMANDS[command]
+    paths = set(_paths(kinds))
+    for override in overrides:
+        key = key_of(override)
+        if override[0] != "~" and key in paths:
+            value = OmegaConf.select(cfg, key, throw_on_missing=False)
+            if OmegaConf.is_list(value):
+                OmegaConf.update(cfg, key, [str(each) for each in value])
+            elif isinstance(value, bool | int | float):
+                OmegaConf.update(cfg, key, override.partition("=")[2].strip())
+    check_value(kinds, _values(kinds, cfg), "")
+
+
+def _values(kinds: Any, cfg: DictConfig) -> dict[str, Any]:
+    """The values of the settings that are declared; a reference is checked where it leads."""
+    found: dict[str, Any] = {}
+    for key, kind in get_type_hints(kinds).items():
+        if key in cfg and not OmegaConf.is_missing(cfg, key) and not OmegaConf.is_interpolation(cfg, key):
+            value = cfg[key]
+            if is_typeddict(kind):
+                found[key] = _values(kind, value)
+            else:
+                found[key] = (
+                    OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+                )
+    return found
+
+
+def _paths(kinds: Any, prefix: str = "") -> list[str]:
+    """The dotted keys of settings that are paths."""
+    found = []
+    for name, kind in get_type_hints(kinds, include_extras=True).items():
+        if is_typeddict(kind):
+            found += _paths(kind, f"{prefix}{name}.")
+        elif _PATH in str(kind):
+            found.append(f"{prefix}{name}")
+    return found

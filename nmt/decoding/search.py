@@ -1,0 +1,27 @@
+"""Decoding as its settings say: by beam search, or by drawing."""
+
+from torch import Tensor
+
+from nmt.decoding import sampling
+from nmt.decoding.beam import beam_search
+from nmt.decoding.hypotheses import Hypothesis
+from nmt.decoding.settings import DecodingSettings
+from nmt.models.base import Translator
+
+
+def search(
+    model: Translator,
+    src: Tensor,
+    settings: DecodingSettings,
+    *,
+    num_best: int = 1,
+    prefixes: Tensor | None = None,
+    need_weights: bool = False,
+) -> list[list[Hypothesis]]:
+    """`num_best` translations of each sentence of `src` [B, S].
+
+    Drawn translations come in the order drawn, others best first. Raises ValueError for settings that do not fit the
+    model, `num_best` or the prefixes.
+    """
+    find = sampling.sample if settings.sample else beam_search
+    return find(model, src, settings, num_best=num_best, prefixes=prefixes, need_weights=need_weights)

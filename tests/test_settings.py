@@ -1,0 +1,282 @@
+"""Settings are what their declarations say, and a run builds what it may and a person's own classes where trusted."""
+
+import io
+import logging
+import runpy
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import hydra
+import pytest
+from omegaconf import OmegaConf
+
+from nmt.commands.settings import OF_COMMANDS, settle
+from nmt.decoding import DecodingSettings
+from nmt.errors import UserError
+from nmt.run.building import build, check, errors_of, may_build
+from nmt.run.directory import Run
+from nmt.settings import GROUPS, Count, check_value, describe_groups
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIGS = ROOT / "configs"
+CHOICES = [
+    f"{group.name}={file.stem}"
+    for group in GROUPS
+    for file in sorted((CONFIGS / group.name).glob("*.yaml"))
+    if file.stem not in ("base", "stored")
+]
+NEEDS = {
+    "content": ["attention=local_p"],
+    "data=files": ["data.path=x", "data.src_lang=en", "data.tgt_lang=vi"],
+    "experiment=bible_grc_en": ["data.path=x"],
+    "experiment=evbnews_en_vi": ["data.path=x"],
+    "experiment=evbnews_en_vi_transformer": ["data.path=x"],
+}
+
+
+def compose(*overrides: str, name: str = "train"):
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+        return hydra.compose(name, overrides=list(overrides))
+
+
+def node(target: str, **settings):
+    return OmegaConf.create({"part": {"_target_": target, **settings}}).part
+
+
+# Declarations
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_the_settings_of_every_choice_are_what_is_declared(choice):
+    given = [choice, "run_dir=x", "name=x", *NEEDS.get(choice, NEEDS.get(choice.split("=")[0], []))]
+    cfg = compose(*given)
+    settle(cfg, "train", given)
+    check(cfg)
+
+
+@pytest.mark.parametrize("name", OF_COMMANDS)
+def test_a_command_declares_each_setting_of_its_own(name):
+    groups = {group.name for group in GROUPS}
+    own = {key for key in OmegaConf.load(CONFIGS / f"{name}.yaml") if key not in ("defaults", "hydra")}
+    assert own == set(OF_COMMANDS[name].__annotations__) - groups
+    settle(compose(name=name), name, [])
+
+
+def test_the_table_of_groups_is_what_is_on_the_disk():
+    assert {group.name for group in GROUPS} == {each.name for each in CONFIGS.iterdir() if each.is_dir()} - {
+        "hydra"
+    }
+    [line] = describe_groups(CONFIGS, ("optimizer",)).splitlines()
+    assert line.split() == ["optimizer", "the", "update", "rule:", "adam,", "adamw"]
+
+
+@pytest.mark.parametrize("value", [0, True, "3", 3.0, None])
+def test_a_count_is_a_whole_number_of_at_least_one(value):
+    with pytest.raises(UserError, match=r"^a\.b=(0|true|3|3\.0|null): Input should be "):
+        check_value(Count, value, "a.b")
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "message"),
+    [
+        ("nmt.attention.GeneralAttention", {"temperature": 0}, "^part.temperature=0: .* greater than 0"),
+        (
+            "nmt.attention.GeneralAttention",
+            {"temperature": -1.0},
+            r"^part.temperature=-1\.0: .* greater than 0",
+        ),
+        ("nmt.attention.MonotonicLocalAttention", {"window": 0}, "^part.window=0: .* or equal to 1"),
+        ("nmt.attention.CoverageAttention", {"max_fertility": 0}, "^part.max_fertility=0: .* greater than 0"),
+        ("nmt.attention.GeneralAttention", {"size": 3}, "^part.size: GeneralAttention has no such setting"),
+        ("nmt.decoding.DecodingSettings", {"min_length": 5, "max_length": 4}, "^part: min_length=5 is above"),
+        ("nmt.metrics.Rouge", {"kind": "rouge9"}, "^part.kind=rouge9: Input should be 'rouge1'"),
+        ("nmt.training.callbacks.Checkpoints", {"keep": 0}, "^part.keep=0: .* or equal to 1"),
+        ("torch.optim.Adam", {"lr": "fast"}, "^part.lr=fast: Input should be a valid number"),
+        ("lightning.Trainer", {"precision": "32-true", "devices": -7, "accelerator": "cpu"}, "^part: "),
+    ],
+)
+def test_what_is_built_has_the_settings_that_it_declares(target, settings, message):
+    partial = {} if target.startswith(("nmt.decoding", "nmt.metrics", "lightning")) else {"_partial_": True}
+    with pytest.raises(UserError, match=message) as caught:
+        build(node(target, **partial, **settings))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_what_the_program_gives_itself_is_no_setting():
+    with pytest.raises(UserError, match=r"^part.beam_size=3 has no effect in this program: leave it out"):
+        build(node("nmt.decoding.DecodingSettings", beam_size=3), beam_size=4)
+    assert build(node("nmt.decoding.DecodingSettings", beam_size=3)) == DecodingSettings(beam_size=3)
+
+
+def test_what_is_called_later_names_its_setting():
+    with pytest.raises(UserError, match=r"^optimizer: 'x' is wrong"), errors_of("optimizer"):
+        raise ValueError("'x' is wrong")
+
+
+# What may be built
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "nmt.attention.GeneralAttention",
+        "nmt.attention.masks.masked_softmax",
+        "nmt.encoders.RecurrentEncoder",
+        "nmt.data.corpus.read_files",
+        "nmt.metrics.Bleu",
+        "nmt.training.callbacks.TensorBoard",
+        "nmt.training.schedules.cosine",
+        "torch.optim.SGD",
+        "lightning.Trainer",
+        "lightning.pytorch.callbacks.Timer",
+        "lightning.pytorch.loggers.CSVLogger",
+    ],
+)
+def test_a_run_may_build_what_training_builds(target):
+    assert may_build(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "os.system",
+        "builtins.eval",
+        "nmt.models.base.torch.load",
+        "nmt.attention.base.torch",
+        "nmt.attention.Nothing",
+        "nmt.run.files.write_atomically",
+        "nmt.training.callbacks.writers.EventFile",
+        "nmt.training.callbacks.summary.sys.exit",
+        "nmt.training.schedules.UserError",
+        "torch.optim.optimizer.os.system",
+        "torch.load",
+        "lightning.pytorch.callbacks.model_checkpoint.os.system",
+        "hydra.utils.get_method",
+        "my_lab.Mine",
+    ],
+)
+def test_a_run_may_build_nothing_else(target):
+    assert not may_build(target)
+    for hidden in ({"a": [[{"_target_": target}]]}, {"a": {"b": {"_target_": target}}}):
+        with pytest.raises(UserError, match=rf"{target}: a run may not build this; .* add trusted=\["):
+            check(OmegaConf.create(hidden))
+
+
+# A person's own classes, from a module beside the command that they give
+
+MY_LAB = """
+from typing import Annotated
+
+import torch
+from lightning.pytorch.callbacks import Callback
+from pydantic import Field
+
+from nmt.attention import GeneralAttention
+from nmt.encoders import RecurrentEncoder
+
+
+class Attention(GeneralAttention):
+    def __init__(self, *, scale: Annotated[float, Field(gt=0)], **keywords):
+        super().__init__(**keywords)
+        self.scale = scale
+
+    def score(self, query, keys):
+        return self.scale * super().score(query, keys)
+
+
+class Encoder(RecurrentEncoder):
+    pass
+
+
+class Optimizer(torch.optim.SGD):
+    pass
+
+
+class Count(Callback):
+    started = 0
+
+    def on_train_start(self, trainer, pl_module):
+        Count.started += 1
+"""
+OWN = [
+    "attention._target_=my_lab.Attention",
+    "+attention.scale=2.0",
+    "encoder._target_=my_lab.Encoder",
+    "optimizer._target_=my_lab.Optimizer",
+    "~optimizer.betas",
+    "~optimizer.eps",
+    "+callbacks.count._target_=my_lab.Count",
+]
+TINY = [
+    *("model.size=16", "data.tokenizer.vocab_size=300", "data.num_train=60", "data.num_val=5"),
+    *("data.num_test=5", "data.max_words=12", "trainer.max_epochs=1", "trainer.accelerator=cpu"),
+    *(
+        "trainer.enable_progress_bar=false",
+        "callbacks=minimal",
+        "decoding=greedy",
+        "trainer.log_every_n_steps=1",
+    ),
+]
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """`scripts/NAME.py ARGUMENTS` in this process, from a folder that holds my_lab.py: its status and output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
+    for name in ("HYDRA_FULL_ERROR", "PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+        monkeypatch.setenv(name, "1")  # what the command sets is put back
+    (tmp_path / "my_lab.py").write_text(MY_LAB)
+
+    def call(name: str, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
+        root, status = logging.getLogger(), 0
+        before, level = list(root.handlers), root.level
+        try:
+            runpy.run_path(str(ROOT / "scripts" / f"{name}.py"), run_name="__main__")
+        except SystemExit as ending:
+            status = int(ending.code or 0)
+        finally:
+            for handler in set(root.handlers) - set(before):
+                handler.close()
+            root.handlers, root.level = before, level
+        return status, *capsys.readouterr()
+
+    yield call
+    sys.modules.pop("my_lab", None)
+
+
+def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted(command, tmp_path):
+    run = tmp_path / "run"
+    given = [*TINY, *OWN, f"data.cache_dir={tmp_path / 'cache'}", f"run_dir={run}"]
+    status, _, error = command("train", *given)
+    assert status == 1
+    assert (
+        "my_lab.Encoder: a run may not build this; if you trust the module my_lab, add trusted=[my_lab]"
+        in error
+    )
+    assert not (run / "config.yaml").exists()
+    status, _, error = command("train", *given, "attention.scale=-1", "trusted=[my_lab]")
+    assert status == 1
+    assert "attention.scale=-1: Input should be greater than 0" in error
+    assert command("train", *given, "trusted=[my_lab]")[0] == 0
+    assert "trusted" not in (run / "config.yaml").read_text()
+    with (run / "config.yaml").open("a") as file:  # a run's own word counts for nothing
+        file.write("trusted: [my_lab]\n")
+
+    asked = {
+        "train": [f"resume={run}", "trainer.max_epochs=2"],
+        "evaluate": [f"run={run}", "num_bootstrap=0", "decoding=greedy"],
+        "translate": [f"run={run}", "decoding=greedy"],
+    }
+    for name, arguments in asked.items():
+        status, _, error = command(name, *arguments, stdin=b"a house .\n")
+        assert status == 1
+        assert "add trusted=[my_lab]" in error
+        assert command(name, *arguments, "trusted=[my_lab]", stdin=b"a house .\n")[0] == 0
+    assert sys.modules["my_lab"].Count.started == 2
+    with pytest.raises(UserError, match=r"trusted=\[my_lab\]"):
+        Run.load(run)
+    assert Run.load(run, trusted=["my_lab"]).translator.decoder.attention.scale == 2.0
