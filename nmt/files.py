@@ -1,24 +1,38 @@
-"""Files that stand whole under their names, or as they were before."""
+"""Files that are whole under their names, or as they were before."""
 
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from nmt.errors import WriteError
+
 
 @contextmanager
-def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
-    """A file beside `path` to be written, which takes that name at the end, or is gone where an exception comes first.
+def replacing(path: Path) -> Iterator[Path]:
+    """A new file beside `path` to write to. It takes that name at the end, or is removed after an exception.
 
-    With `shared` it has a name of its own, since other processes may write the same file now.
+    Its own name is unlike all others, since another process may write the same file now.
     """
-    own = f".{uuid.uuid4().hex}" if shared else ""
-    temporary = path.with_name(f".{path.name}{own}.tmp")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
         os.replace(temporary, path)
     finally:
         with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
             temporary.unlink()
+
+
+def write_together(contents: Mapping[Path, str | bytes]) -> None:
+    """Write files that belong together: where one cannot be written, all are as they were. Raises WriteError."""
+    path = next(iter(contents))
+    try:
+        with contextlib.ExitStack() as all_written:
+            for path, content in contents.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                new = all_written.enter_context(replacing(path))
+                new.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise WriteError(path, error) from error

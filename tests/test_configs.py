@@ -242,7 +242,6 @@ REFUSED = {
     "a key there is not": ("train", ["+attention.foo=1"], "attention.foo: GeneralAttention has no such"),
     "a word for a layer": ("align", ["layer=abc"], f"layer=abc: {WHOLE}"),
     "half a head": ("align", ["head=0.5"], f"head=0.5: {WHOLE}"),
-    "a word for a layer to draw": ("train", ["callbacks.alignments.layer=abc"], f"alignments.layer=abc: {WHOLE}"),
     "a word for a buffer": ("train", ["data=files", "data.buffer_pairs=abc"], f"data.buffer_pairs=abc: {WHOLE}"),
     "half a pair": ("train", ["data=files", "data.buffer_pairs=50.5"], f"data.buffer_pairs=50.5: {WHOLE}"),
     "no run": ("evaluate", ["run=null"], f"run=null: Input {TEXT}, or a valid array"),
@@ -293,7 +292,8 @@ def test_a_value_of_another_kind_than_its_default_is_refused(case):
         ["trainer.max_epochs=null", "trainer.max_steps=5"],
         ["trainer.limit_train_batches=null", "trainer.limit_val_batches=3", "trainer.val_check_interval=null"],
         ["trainer.check_val_every_n_epoch=null", "trainer.val_check_interval=50", "trainer.devices=auto"],
-        ["callbacks.checkpoint.every_n_minutes=null", "callbacks.alignments.layer=1", "~callbacks.early_stopping"],
+        ["callbacks.checkpoint.every_n_minutes=null", "callbacks.alignments.num_sentences=0"],
+        ["~callbacks.early_stopping"],
         ["encoder.output_size=null", "decoder.readout_size=null", "optimizer.fused=null", "optimizer.lr=1"],
         ["attention=coverage", "attention.max_fertility=3"],
         ["attention=coverage_fertility", "attention.max_fertility=null"],
@@ -319,7 +319,7 @@ def test_a_path_may_look_like_a_number():
     assert settled("compare", "runs=[1,2]", "refs=5").refs == "5"
     assert settled("train", "data.tokenizer.model=5").data.tokenizer.model == "5"
     assert settled("train", "data.tokenizer.model=[5,a]").data.tokenizer.model == ["5", "a"]
-    assert settled("translate", "run=[5,a]", "input=null", "page=a.svg").run == ["5", "a"]
+    assert settled("translate", "run=[5,a]", "input=null", "page=a.html").run == ["5", "a"]
 
 
 @pytest.mark.parametrize("name", ["align", "benchmark", "compare", "evaluate", "translate"])

@@ -13,19 +13,18 @@ def write_half(path: Path) -> None:
     raise OSError("cut off")
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_file_has_its_new_content_at_the_end_or_its_old_one(tmp_path, shared):
+def test_a_file_has_its_new_content_at_the_end_or_its_old_one(tmp_path):
     file = tmp_path / "a.txt"
-    with replacing(file, shared=shared) as new:
+    with replacing(file) as new:
         new.write_text("whole")
         assert not file.exists()
-    with pytest.raises(OSError, match="cut off"), replacing(file, shared=shared) as new:
+    with pytest.raises(OSError, match="cut off"), replacing(file) as new:
         write_half(new)
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"a.txt": "whole"}
 
 
-def test_two_that_write_one_shared_file_do_not_meet(tmp_path):
-    with replacing(tmp_path / "a", shared=True) as one, replacing(tmp_path / "a", shared=True) as other:
+def test_two_that_write_one_file_do_not_meet(tmp_path):
+    with replacing(tmp_path / "a") as one, replacing(tmp_path / "a") as other:
         assert one != other
         one.write_text("same")
         other.write_text("same")

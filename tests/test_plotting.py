@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
-from PIL import Image, ImageSequence
 
 from nmt import plotting
 from nmt.plotting import fonts
@@ -164,64 +163,6 @@ def test_heads_without_their_dimensions_are_refused():
         plotting.head_grid(np.zeros((1, 3, 2, 2)), ["a", "b"], ["c", "d", "e"])
 
 
-def test_a_strip_has_a_grid_for_each_step_in_order_and_goes_on_below():
-    steps = [(10**number, weights(6, 5)) for number in range(12)]
-    figure = plotting.strip(steps, SOURCE, TARGET)
-    assert headings(figure) == [f"step {10**number}" for number in range(12)]
-    bottoms = [round(axes.get_position().y0, 9) for axes in figure.axes]
-    assert bottoms == sorted(bottoms, reverse=True)
-    assert len(set(bottoms)) == 2
-    assert [bool(labels(axes)[0]) for axes in figure.axes] == [bottom == bottoms[0] for bottom in bottoms]
-    assert_whole(figure)
-    with pytest.raises(ValueError, match="a step or more, got 0"):
-        plotting.strip([], SOURCE, TARGET)
-    with pytest.raises(ValueError, match=r"\(2, 2\) but there are 6 target and 5 source"):
-        plotting.strip([(1, np.eye(2))], SOURCE, TARGET)
-
-
-def test_a_page_has_each_sentence_with_its_own_words():
-    long = ["Donaudampfschifffahrtsgesellschaft"] * 40
-    sentences = [
-        plotting.Sentence(weights(6, 5), SOURCE, TARGET, "one", {(0, 0)}),
-        plotting.Sentence(weights(2, 2), ["a", "b"], ["c", "d"]),
-        plotting.Sentence(weights(40, 40), long, long, "three"),
-        plotting.Sentence(np.zeros((0, 2)), ["a", "b"], []),
-    ]
-    figure = plotting.page(sentences)
-    assert [labels(axes) for axes in figure.axes] == [
-        [list(each.source), list(each.target)] for each in sentences
-    ]
-    assert headings(figure) == ["one · outlined: gold links", "three"]
-    first, second, third, _ = (axes.get_position() for axes in figure.axes)
-    assert first.x1 < second.x0
-    assert third.y1 < min(first.y0, second.y0)
-    assert_whole(figure)
-    with pytest.raises(ValueError, match="a sentence or more, got 0"):
-        plotting.page([])
-
-
-def test_an_animation_has_a_frame_for_each_figure_all_of_one_size(tmp_path):
-    figures = [plotting.heatmap(np.eye(size), SOURCE[:size], TARGET[:size]) for size in (2, 5, 3)]
-    path = tmp_path / "new" / "one.gif"
-    plotting.to_gif(figures, path, seconds_per_frame=0.5)
-    assert list(path.parent.iterdir()) == [path]
-    with Image.open(path) as image:
-        frames = [frame.convert("RGB") for frame in ImageSequence.Iterator(image)]
-        assert image.n_frames == 3
-        assert image.info["duration"] == 500
-        assert image.info["loop"] == 0
-    sizes = [plotting.to_array(figure).shape for figure in figures]
-    assert {frame.size for frame in frames} == {(max(s[1] for s in sizes), max(s[0] for s in sizes))}
-    height, width, _ = sizes[0]
-    assert np.asarray(frames[0])[height:].min() == 255
-    drawn = np.asarray(frames[0])[:height, :width].astype(int)
-    assert np.abs(drawn - plotting.to_array(figures[0])).max() < 16  # the format has 256 colours
-    with pytest.raises(ValueError, match=r"0\.02 seconds for each, got 0 figures of 1 seconds"):
-        plotting.to_gif([], path, seconds_per_frame=1)
-    with pytest.raises(ValueError, match=r"got 3 figures of 0\.01 seconds"):
-        plotting.to_gif(figures, path, seconds_per_frame=0.01)
-
-
 def test_an_svg_is_well_formed_without_text_and_the_same_again(tmp_path):
     for name in ("one", "two"):
         figure = plotting.heatmap(weights(2, 2), ["<a>", "b&--"], ["]]>", "$d$"], title="</svg> -->")
@@ -324,7 +265,7 @@ def test_a_word_without_end_leaves_room_for_the_weights():
 
 def test_a_page_tells_a_browser_its_languages(tmp_path):
     sentence = plotting.Sentence(np.eye(2), ["a", "b"], ["c", "d"])
-    plotting.write_page([sentence], tmp_path / "page.html", title="x", languages=("en", "vi"))
+    plotting.write_page({1: sentence}, tmp_path / "page.html", title="x", languages=("en", "vi"))
     page = Page((tmp_path / "page.html").read_text("utf-8"))
     assert page.find("th", scope="row", lang="vi") == ["c", "d"]
     assert page.find("th", scope="col", lang="en") == ["a", "b"]

@@ -27,7 +27,6 @@ from nmt.training.callbacks import (
     TryLargestBatch,
     WarnOfSpikes,
 )
-from nmt.training.callbacks.alignments import MOST_FRAMES, DrawAlignments, most_crowded
 from nmt.training.callbacks.losses import num_deviations_above
 from nmt.training.callbacks.memory import OFTEN
 from nmt.training.callbacks.randomness import random_state
@@ -230,18 +229,6 @@ def test_what_nobody_holds_is_given_back(when):
     assert len(last) == 100_000
 
 
-def test_frames_stay_few_and_evenly_spread_over_any_number_of_validations():
-    """What a long training keeps of its pictures is bounded, with the first and the last among it."""
-    steps: list[int] = []
-    for step in range(0, 70_000, 7):
-        steps.append(step)
-        if len(steps) > MOST_FRAMES:
-            del steps[most_crowded(steps)]
-    gaps = np.diff(steps)
-    assert (steps[0], steps[-1], len(steps)) == (0, 69_993, MOST_FRAMES)
-    assert gaps.max() <= 2.5 * np.median(gaps)
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_said_in_one_line_and_leaves_what_was_there(tmp_path, monkeypatch):
     target = tmp_path / "last.ckpt"
@@ -289,14 +276,3 @@ def test_a_sample_translation_is_shown_as_it_is(text):
     shown = markdown_to_safe_html(table)
     cells = [html.unescape(each) for each in re.findall(r"<td>(.*?)</td>", shown)]
     assert cells == ["0", text, "c"]
-
-
-def test_pictures_between_other_labels_do_not_go_on():
-    """A run may go on with others, and its matrices are then of another size."""
-    settings = {"num_sentences": 1, "layer": None, "head": None, "grid": False, "directory": "alignments"}
-    words, again, pieces = (DrawAlignments(labels=each, **settings) for each in ("words", "words", "pieces"))
-    words._history[0] = [(5, torch.ones(2, 3))]
-    for each in (again, pieces):
-        each.load_state_dict(words.state_dict())
-    assert again.state_dict() == words.state_dict()
-    assert pieces.state_dict()["history"] == {}

@@ -96,7 +96,7 @@ def draw(
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
         title = f"{Path(cfg.src).name}, aligned by {Path(cfg.run).name}"
-        plotting.write_page(list(pictures.values()), cfg.page, title=title, languages=run.languages)
+        plotting.write_page(pictures, cfg.page, title=title, languages=run.languages)
 
 
 def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], gold: Gold) -> AlignmentScore:

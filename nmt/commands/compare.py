@@ -11,10 +11,10 @@ from nmt import plotting
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, check_digests, read_common_text, read_run
 from nmt.data.lines import read_lines
-from nmt.errors import UserError
+from nmt.files import write_together
 from nmt.run.building import make_scorers, reads_lowercase
 from nmt.run.checks import check_case
-from nmt.run.files import find_runs, write_together
+from nmt.run.files import find_runs
 
 
 def compare(cfg: DictConfig) -> dict[str, Any]:
@@ -65,12 +65,8 @@ def write(output: Path, report: str, result: dict[str, Any], runs: Sequence[Scor
         plots["learning_curves"] = plotting.learning_curves(drawn, ylabel="val/bleu")
     sections = [f"# {result['split']}, {result['num_sentences']} sentences", report]
     sections += [f"![{name}]({name}.png)" for name in plots]
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        for name, figure in plots.items():
-            plotting.to_png(figure, output / f"{name}.png")
-    except OSError as error:
-        raise UserError(f"output={output}: cannot write there ({error.strerror})") from error
+    for name, figure in plots.items():
+        plotting.to_png(figure, output / f"{name}.png")
     write_together(
         {
             output / "comparison.csv": tables.to_csv(rows),

@@ -11,7 +11,7 @@ from nmt.settings import Count, NonNegative, Positive, Seed, Share, Whole, check
 
 _PATH = "a path"  # what marks the type of one
 PathText = Annotated[str, Field(min_length=1), _PATH]
-Page = Annotated[PathText, Field(pattern=r"\.(html|png|svg)$")]
+Page = Annotated[PathText, Field(pattern=r"\.html$")]
 Split = Literal["train", "val", "test"]
 Kernels = Literal["fast", "plain"]
 ZeroToOne = Annotated[float, Field(ge=0, le=1)]

@@ -62,7 +62,7 @@ def translate(cfg: DictConfig) -> None:
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
         title = f"Translations by {run.directory.name}"
-        plotting.write_page(list(pictures.values()), cfg.page, title=title, languages=run.languages)
+        plotting.write_page(pictures, cfg.page, title=title, languages=run.languages)
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import datasets
 from datasets import Dataset
 
+from nmt.alignment import format_pharaoh
 from nmt.data import grammar, rows
 from nmt.data.cache import cached_dataset
 from nmt.data.layout import ALIASES, Files, Languages, find, missing
@@ -119,7 +120,7 @@ def read_grammar(
         if tgt_lang in grammar.ANNOTATIONS:
             return texts
         links = [(j, i) if languages.alignments_flipped else (i, j) for i, j in pair.alignment]
-        return *texts, grammar.pharaoh(sorted(links))
+        return *texts, format_pharaoh(links)
 
     @functools.cache
     def generated() -> dict[str, list[grammar.Pair]]:  # called where a split is not cached

@@ -11,7 +11,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError
-from nmt.files import replacing
+from nmt.files import write_together
 
 MODEL_TYPES = ("unigram", "bpe")
 _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
@@ -102,20 +102,14 @@ class Tokenizer:
         return cls.from_models(*([joint] if joint.exists() else pair), lowercase=lowercase)
 
     def save(self, directory: str | Path) -> None:
-        """Write joint.model, or src.model and tgt.model. Each file is written whole or not at all."""
+        """Write joint.model, or src.model and tgt.model. Raises WriteError."""
         directory = Path(directory)
         models = (
             {"joint.model": self._source}
             if self.joint
             else {"src.model": self._source, "tgt.model": self._target}
         )
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            for name, processor in models.items():
-                with replacing(directory / name, shared=True) as new:
-                    new.write_bytes(processor.serialized_model_proto())
-        except OSError as error:
-            raise UserError(f"{directory}: cannot write the tokenizer ({error.strerror})") from error
+        write_together({directory / name: each.serialized_model_proto() for name, each in models.items()})
 
     def __reduce__(self) -> tuple[Any, ...]:
         target = None if self.joint else self._target.serialized_model_proto()

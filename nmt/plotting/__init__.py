@@ -1,7 +1,7 @@
-"""Pictures of attention and of scores, and how they become files: plain data in, a figure or a page out.
+"""Pictures of attention and of scores: functions from plain data to a figure or a page, and files of them.
 
-Figures are drawn without pyplot, which would keep every one of them alive. Matplotlib is imported when the first
-picture is asked for: a name of this package is looked up in its module at its first use.
+Figures are drawn without pyplot, which would keep every one of them alive. Matplotlib is imported with the first
+picture: a name of this package is looked up in its module at its first use.
 """
 
 import importlib
@@ -15,14 +15,11 @@ _MODULES = {
     "write_heatmaps": "document",
     "write_page": "document",
     "to_array": "files",
-    "to_gif": "files",
     "to_html": "files",
     "to_png": "files",
     "to_svg": "files",
     "head_grid": "heatmaps",
     "heatmap": "heatmaps",
-    "page": "heatmaps",
-    "strip": "heatmaps",
     "alignment_page": "webpage",
 }
 __all__ = ["Sentence", *_MODULES]

@@ -1,14 +1,12 @@
-"""Several sentences as files: a picture each, or one document in the form that its name asks for."""
+"""Several sentences as files: a heatmap each, or one interactive page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from nmt.plotting.files import to_html, to_png, to_svg
-from nmt.plotting.heatmaps import heatmap, page
+from nmt.plotting.heatmaps import heatmap
 from nmt.plotting.sentence import Sentence
 from nmt.plotting.webpage import alignment_page
-
-SUFFIXES = (".html", ".png", ".svg")
 
 
 def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path) -> None:
@@ -21,24 +19,11 @@ def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path) -> 
 
 
 def write_page(
-    sentences: Sequence[Sentence],
-    path: str | Path,
-    *,
-    title: str,
-    languages: tuple[str, str] | None = None,
+    sentences: Mapping[int, Sentence], path: str | Path, *, title: str, languages: tuple[str, str] | None
 ) -> None:
-    """Write sentences as an interactive page (.html) or a picture (.png, .svg).
-
-    `languages`, of source and target, tell a browser which fonts and voices fit. Raises ValueError for another ending,
-    and where a picture would be of no sentence.
-    """
-    suffix = Path(path).suffix
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: a page ends in {', '.join(SUFFIXES)}")
-    if suffix == ".html":
-        source_lang, target_lang = languages or (None, None)
-        to_html(
-            alignment_page(sentences, title=title, source_lang=source_lang, target_lang=target_lang), path
-        )
-    else:
-        (to_png if suffix == ".png" else to_svg)(page(sentences), path)
+    """Write sentences as an interactive page; `languages` are those of source and target."""
+    source_lang, target_lang = languages or (None, None)
+    page = alignment_page(
+        list(sentences.values()), title=title, source_lang=source_lang, target_lang=target_lang
+    )
+    to_html(page, path)

@@ -1,11 +1,11 @@
-"""Weights as grids of cells: one sentence, its heads, its course through training, or several on a page.
+"""Heatmaps of attention weights: of one sentence, and of each of its layers and heads.
 
 White is 0 and dark blue is 1; gold links are outlined. Lengths are in inches, from the top left corner. Sizes
 follow from what the words measure, so that no label is cut off or covers another; of a word of more than
 `LONGEST_LABEL` characters both ends are shown.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +16,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from nmt.errors import UserError
+from nmt.alignment import Links
 from nmt.plotting.fonts import extent, font_families, missing_glyphs_logged
-from nmt.plotting.sentence import Sentence, drawable, fitting, shortened
+from nmt.plotting.sentence import drawable, fitting, shortened
 
 CELL = 0.42  # a word, in a picture of one sentence; shrinking where it is long
-CELL_ON_PAGE = 0.3
 LARGEST_CELL_IN_GRID, SMALLEST_CELL_IN_GRID = 0.22, 0.12  # at the smallest, words can still be read
-LONGEST_SIDE = (
-    14.0  # of the cells of one sentence, and of a row of sentences unless they are at their smallest
-)
+LONGEST_SIDE = 14.0  # of all cells together, unless they are at their smallest
 MARGIN = 0.12  # around the whole
-GAP = 0.15  # between small grids; twice that between sentences
+GAP = 0.15  # between small grids
 LABEL_GAP = 0.05  # between a word and the cells
 HEADING_GAP = 0.1  # below a heading
 ROTATION = 60  # degrees, of the source words
@@ -49,28 +46,9 @@ def heatmap(
     The figure grows with the sentence and with its longest words. Raises ValueError where the labels do not fit
     the weights.
     """
-    figure = _new_figure()
-    panel = _sentence_panel(figure, Sentence(weights, source, target, title, gold), largest_cell=CELL)
-    return _place(figure, [(panel, 0.0, 0.0)], heading="")
-
-
-def page(sentences: Sequence[Sentence]) -> Figure:
-    """Several sentences, from left to right and then downwards.
-
-    Raises UserError where there are none, and ValueError where the labels of one do not fit its weights.
-    """
-    if not sentences:
-        raise UserError("a page needs a sentence or more, got 0: no line has words on both sides")
-    figure = _new_figure()
-    placed = []
-    x = y = row_height = 0.0
-    for sentence in sentences:
-        panel = _sentence_panel(figure, sentence, largest_cell=CELL_ON_PAGE)
-        if x > 0 and x + panel.width > LONGEST_SIDE:
-            x, y, row_height = 0.0, y + row_height + 2 * GAP, 0.0
-        placed.append((panel, x, y))
-        x, row_height = x + panel.width + 2 * GAP, max(row_height, panel.height)
-    return _place(figure, placed, heading="")
+    values = fitting(weights, source, target)
+    cell = min(CELL, LONGEST_SIDE / max(1, *values.shape))
+    return _grid([[("", values)]], source, target, title, gold, cell=cell)
 
 
 def head_grid(
@@ -94,28 +72,8 @@ def head_grid(
         [(f"layer {layer} head {head}", each) for head, each in enumerate(heads)]
         for layer, heads in enumerate(values)
     ]
-    return _grid(rows, source, target, title, gold, cell=_small_cell(values.shape[1] * len(source)))
-
-
-def strip(
-    steps: Sequence[tuple[int, Any]],
-    source: Sequence[str],
-    target: Sequence[str],
-    *,
-    title: str | None = None,
-    gold: Iterable[tuple[int, int]] | None = None,
-) -> Figure:
-    """The same sentence in the course of training: a small grid for each (step, weights [T, S]), in that order.
-
-    They stand in one row as far as it goes and then in the next. Raises ValueError where there are none and
-    where the labels do not fit the weights.
-    """
-    if not steps:
-        raise ValueError("a strip needs a step or more, got 0")
-    grids = [(f"step {step}", fitting(weights, source, target)) for step, weights in steps]
-    cell = _small_cell(len(source))
-    in_row = max(1, int(LONGEST_SIDE / (cell * len(source) + GAP)))
-    rows = [grids[start : start + in_row] for start in range(0, len(grids), in_row)]
+    cell = LONGEST_SIDE / max(1, values.shape[1] * len(source))
+    cell = min(LARGEST_CELL_IN_GRID, max(SMALLEST_CELL_IN_GRID, cell))
     return _grid(rows, source, target, title, gold, cell=cell)
 
 
@@ -127,28 +85,11 @@ class _Panel:
     source: Sequence[str]  # empty where another panel shows them, like the target
     target: Sequence[str]
     heading: str
-    heading_left: float
-    gold: Collection[tuple[int, int]]
     cell: float
     left: float  # from the panel's edge to the cells
     top: float
     width: float  # of the whole
     height: float
-
-
-def _sentence_panel(figure: Figure, sentence: Sentence, *, largest_cell: float) -> _Panel:
-    values = fitting(sentence.weights, sentence.source, sentence.target)
-    gold = set(sentence.gold or ())
-    return _measure(
-        figure,
-        values,
-        sentence.source,
-        sentence.target,
-        heading=_heading(sentence.title, gold),
-        heading_over_words=True,
-        gold=gold,
-        cell=min(largest_cell, LONGEST_SIDE / max(1, *values.shape)),
-    )
 
 
 def _grid(
@@ -161,7 +102,8 @@ def _grid(
     cell: float,
 ) -> Figure:
     """Small grids (heading, weights) of the same words, which stand above the first row and beside the first column."""
-    figure = _new_figure()
+    figure = Figure(dpi=DPI)
+    FigureCanvasAgg(figure)
     links = set(gold or ())
     panels = [
         [
@@ -171,17 +113,13 @@ def _grid(
                 source if row == 0 else (),
                 target if column == 0 else (),
                 heading=heading,
-                heading_over_words=False,
-                gold=links,
                 cell=cell,
             )
             for column, (heading, values) in enumerate(each)
         ]
         for row, each in enumerate(rows)
     ]
-    widths = [
-        max(each[column].width for each in panels if column < len(each)) for column in range(len(panels[0]))
-    ]
+    widths = [max(panel.width for panel in column) for column in zip(*panels, strict=True)]
     lefts = np.cumsum([0.0, *(width + GAP for width in widths)]).tolist()
     tops = np.cumsum([0.0, *(each[0].height + GAP for each in panels)]).tolist()
     placed = [
@@ -189,7 +127,7 @@ def _grid(
         for row, each in enumerate(panels)
         for column, panel in enumerate(each)
     ]
-    return _place(figure, placed, heading=_heading(title, links))
+    return _place(figure, placed, links, heading=_heading(title, links))
 
 
 def _measure(
@@ -199,11 +137,9 @@ def _measure(
     target: Sequence[str],
     *,
     heading: str,
-    heading_over_words: bool,
-    gold: Collection[tuple[int, int]],
     cell: float,
 ) -> _Panel:
-    """How large a panel is. `heading_over_words`: the heading starts above the target words, not above the cells."""
+    """How large a panel is."""
     source, target = ([shortened(drawable(word)) for word in words] for words in (source, target))
     source_style, target_style = _source_style(cell), _word_style(cell)
     with missing_glyphs_logged():
@@ -214,24 +150,23 @@ def _measure(
     top = LABEL_GAP + max((height for _, height in above), default=0.0)
     top += heading_height + HEADING_GAP if heading and source else heading_height
     num_rows, num_columns = (max(1, size) for size in values.shape)
-    heading_left = 0.0 if heading_over_words else left
     right_edges = [left + cell * (s + 0.5) + width for s, (width, _) in enumerate(above)]
     return _Panel(
         values=values,
         source=source,
         target=target,
         heading=heading,
-        heading_left=heading_left,
-        gold=gold,
         cell=cell,
         left=left,
         top=top,
-        width=max(left + cell * num_columns, heading_left + heading_width, *right_edges, 0.0),
+        width=max(left + cell * num_columns, left + heading_width, *right_edges, 0.0),
         height=top + cell * num_rows,
     )
 
 
-def _place(figure: Figure, placed: Sequence[tuple[_Panel, float, float]], *, heading: str) -> Figure:
+def _place(
+    figure: Figure, placed: Sequence[tuple[_Panel, float, float]], gold: Links, *, heading: str
+) -> Figure:
     """Draw each panel with its upper left corner at (x, y), below the heading of the whole, on a figure that fits."""
     with missing_glyphs_logged():
         heading_width, heading_height = extent(figure, heading, _heading_style())
@@ -243,7 +178,7 @@ def _place(figure: Figure, placed: Sequence[tuple[_Panel, float, float]], *, hea
         _write(figure, heading, MARGIN, MARGIN)
     for panel, x, y in placed:
         if panel.heading:
-            _write(figure, panel.heading, MARGIN + x + panel.heading_left, below + y)
+            _write(figure, panel.heading, MARGIN + x + panel.left, below + y)
         num_rows, num_columns = (max(1, size) for size in panel.values.shape)
         bottom = below + y + panel.top + panel.cell * num_rows
         axes = figure.add_axes(
@@ -254,7 +189,7 @@ def _place(figure: Figure, placed: Sequence[tuple[_Panel, float, float]], *, hea
                 panel.cell * num_rows / height,
             )
         )
-        _draw(axes, panel)
+        _draw(axes, panel, gold)
     return figure
 
 
@@ -263,7 +198,7 @@ def _write(figure: Figure, heading: str, x: float, y: float) -> None:
     figure.text(x / width, 1 - y / height, heading, va="top", **_heading_style())
 
 
-def _draw(axes: Axes, panel: _Panel) -> None:
+def _draw(axes: Axes, panel: _Panel, gold: Links) -> None:
     num_rows, num_columns = panel.values.shape
     if panel.values.size:
         axes.imshow(panel.values, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
@@ -279,7 +214,7 @@ def _draw(axes: Axes, panel: _Panel) -> None:
     axes.spines[:].set_color("0.6")
     if num_columns <= MOST_COLUMNS_WITH_VALUES and panel.cell >= SMALLEST_CELL_WITH_VALUES:
         _write_values(axes, panel)
-    for i, j in panel.gold:
+    for i, j in gold:
         outline = Rectangle((i - 0.5, j - 0.5), 1, 1, fill=False, edgecolor="tab:orange")
         outline.set_linewidth(1.6 if panel.cell >= SMALLEST_CELL_WITH_VALUES else 0.9)
         axes.add_patch(outline)
@@ -297,17 +232,7 @@ def _write_values(axes: Axes, panel: _Panel) -> None:
                 axes.text(s, t, text, ha="center", va="center", fontsize=font_size, color=colour)
 
 
-def _new_figure() -> Figure:
-    figure = Figure(dpi=DPI)
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _small_cell(words_in_row: int) -> float:
-    return min(LARGEST_CELL_IN_GRID, max(SMALLEST_CELL_IN_GRID, LONGEST_SIDE / max(1, words_in_row)))
-
-
-def _heading(title: str | None, gold: Collection[tuple[int, int]]) -> str:
+def _heading(title: str | None, gold: Links) -> str:
     return " · ".join(
         part for part in (drawable(title or ""), "outlined: gold links" if gold else None) if part
     )

@@ -5,8 +5,7 @@ import errno
 import glob
 import logging
 import os
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.errors import UserError, WriteError
+from nmt.files import write_together
 from nmt.run.checkpoints import kept_files
 from nmt.settings import SPLITS, flat
 
@@ -185,24 +185,6 @@ def _is_stream(path: Path) -> bool:
         if not path.is_symlink():
             return path.exists() and not path.is_file() and not path.is_dir()
         path = path.parent / path.readlink()
-
-
-def write_together(texts: Mapping[Path, str]) -> None:
-    """Write files that belong together: where one cannot be written, all are as they were. Raises WriteError."""
-    own = uuid.uuid4().hex  # another process may write the same files now
-    beside = {path: path.with_name(f".{path.name}.{own}.tmp") for path in texts}
-    path = next(iter(texts))
-    try:
-        for path, text in texts.items():
-            beside[path].write_text(text, "utf-8")
-        for path, temporary in beside.items():
-            os.replace(temporary, path)
-    except OSError as error:
-        raise WriteError(path, error) from error
-    finally:
-        for temporary in beside.values():
-            with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
-                temporary.unlink()
 
 
 def score_files(directory: Path, split: str) -> tuple[Path, Path]:

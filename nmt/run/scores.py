@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt import metrics
-from nmt.run.files import score_files, write_together
+from nmt.files import write_together
+from nmt.run.files import score_files
 from nmt.run.translation import Translation
 
 

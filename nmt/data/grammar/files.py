@@ -1,101 +1,51 @@
-"""A corpus as ordinary files, and the command that writes them."""
+"""The built-in corpus written to files, and the command that does so."""
 
 import argparse
-import csv
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
+from nmt.alignment import format_pharaoh
 from nmt.data.grammar.sentences import MIN_WORDS, Pair, corpus
 from nmt.errors import UserError
-from nmt.files import replacing
+from nmt.files import write_together
 
 FORMATS = ("text", "jsonl", "tsv", "csv", "parquet")
 
 
-def pharaoh(alignment: Iterable[tuple[int, int]]) -> str:
-    """Links in the order given: `0-0 1-2`."""
-    return " ".join(f"{i}-{j}" for i, j in alignment)
-
-
-def _text(pairs: Sequence[Pair]) -> dict[str, str]:
-    return {
-        "en": "".join(f"{pair.en}\n" for pair in pairs),
-        "vi": "".join(f"{pair.vi}\n" for pair in pairs),
-        "align": "".join(f"{pharaoh(pair.alignment)}\n" for pair in pairs),
-    }
+_COLUMNS = ["en", "vi", "alignment"]
 
 
 def write_files(directory: str | Path, splits: dict[str, list[Pair]], *, format: str) -> list[Path]:
     """Write each split into `directory` and return the files' paths.
 
     text: SPLIT.en, SPLIT.vi and SPLIT.align (Pharaoh links, English first). jsonl, csv and parquet: the columns
-    en, vi and alignment; tsv: the same three in this order, with no header. Each file appears whole or not at
-    all. Raises UserError for another format, and where the directory cannot be written to.
+    en, vi and alignment; tsv: the same three in this order, with no header. Raises WriteError.
     """
-    if format not in FORMATS:
-        raise UserError(f"format={format}: choose one of {', '.join(FORMATS)}")
     folder = Path(directory).expanduser()
-    written = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for split, pairs in splits.items():
-            if format == "text":
-                for ending, text in _text(pairs).items():
-                    written.append(_replace(folder / f"{split}.{ending}", partial(_write_text, text=text)))
-            else:
-                written.append(_replace(folder / f"{split}.{format}", partial(_WRITERS[format], pairs=pairs)))
-    except OSError as error:
-        raise UserError(f"{folder}: cannot write there ({error.strerror}): choose another folder") from error
-    return written
+    contents: dict[Path, str | bytes] = {}
+    for split, pairs in splits.items():
+        rows = [(pair.en, pair.vi, format_pharaoh(pair.alignment)) for pair in pairs]
+        if format == "text":
+            for number, ending in enumerate(("en", "vi", "align")):
+                contents[folder / f"{split}.{ending}"] = "".join(f"{row[number]}\n" for row in rows)
+        else:
+            contents[folder / f"{split}.{format}"] = _table(rows, format)
+    write_together(contents)
+    return list(contents)
 
 
-def _replace(path: Path, write: Callable[[Path], None]) -> Path:
-    with replacing(path, shared=True) as new:
-        write(new)
-    return path
+def _table(rows: Sequence[tuple[str, str, str]], format: str) -> str | bytes:
+    if format == "jsonl":
+        objects = (json.dumps(dict(zip(_COLUMNS, row, strict=True)), ensure_ascii=False) for row in rows)
+        return "".join(f"{each}\n" for each in objects)
+    import pandas as pd  # half a second, which generating sentences does not need
 
-
-def _columns(pair: Pair) -> dict[str, str]:
-    return {"en": pair.en, "vi": pair.vi, "alignment": pharaoh(pair.alignment)}
-
-
-def _write_text(path: Path, *, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
-
-
-def _write_jsonl(path: Path, *, pairs: Sequence[Pair]) -> None:
-    lines = (json.dumps(_columns(pair), ensure_ascii=False) for pair in pairs)
-    _write_text(path, text="".join(f"{line}\n" for line in lines))
-
-
-def _write_tsv(path: Path, *, pairs: Sequence[Pair]) -> None:
-    _write_text(path, text="".join("\t".join(_columns(pair).values()) + "\n" for pair in pairs))
-
-
-def _write_csv(path: Path, *, pairs: Sequence[Pair]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.DictWriter(handle, ["en", "vi", "alignment"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(map(_columns, pairs))
-
-
-def _write_parquet(path: Path, *, pairs: Sequence[Pair]) -> None:
-    import pyarrow as pa  # half a second, which generating sentences does not need
-    import pyarrow.parquet as pq
-
-    schema = pa.schema([(name, pa.string()) for name in ("en", "vi", "alignment")])
-    pq.write_table(pa.Table.from_pylist([_columns(pair) for pair in pairs], schema=schema), path)
-
-
-_WRITERS: dict[str, Callable[..., None]] = {
-    "jsonl": _write_jsonl,
-    "tsv": _write_tsv,
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-}
+    table = pd.DataFrame(rows, columns=_COLUMNS, dtype=str)
+    if format == "parquet":
+        return table.to_parquet(index=False)
+    return table.to_csv(index=False, header=format == "csv", sep="," if format == "csv" else "\t")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
