@@ -475,7 +475,7 @@ def test_what_corpora_cost_is_told_for_each_size(really, tmp_path, capsys, monke
         (["attentions=[none]", "variants={a:[]}"], "not both"),
         (["attentions=[]"], "nothing to compare"),
         (["attentions=5"], "attentions=5: Input should be a valid array"),
-        (["variants=foo"], "variants=foo: Input should be a valid object"),
+        (["variants=foo"], "variants=foo: Input should be an object"),
         (["variants={a:foo}"], "variants.a=foo: Input should be a valid array"),
         (["variants={a:['beam_size=null']}"], "beam_size=null: Input should be a valid integer"),
         (["repeats=0"], "repeats=0"),

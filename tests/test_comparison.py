@@ -17,8 +17,8 @@ import yaml
 from sacrebleu.metrics import BLEU
 
 from nmt import metrics
-from nmt.commands import checks
 from nmt.commands import compare as compare_command
+from nmt.commands.settings import settle
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import groups_but_for_seed, label_experiments, label_runs, read_run
 from nmt.errors import UserError
@@ -109,7 +109,7 @@ def sweep(tmp_path) -> Sweep:
 def compare(*overrides: str) -> dict:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("compare", overrides=[*FAST, *overrides])
-    checks.compare(cfg, overrides)
+    settle(cfg, "compare", overrides)
     return compare_command.compare(cfg)
 
 
@@ -468,9 +468,9 @@ def test_a_broken_run_directory_is_named(sweep, file, text, message):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("split=dev", "choose one of train, val, test"),
+        ("split=dev", "^split=dev: Input should be 'train', 'val' or 'test'"),
         ("num_bootstrap=0", "need resamples"),
-        ("num_bootstrap=-5", "need resamples"),
+        ("num_bootstrap=-5", "^num_bootstrap=-5: Input should be greater"),
         ("length_bounds=[5,3]", "give rising numbers"),
         ("split=val", "has no metrics_val.json"),
     ],
