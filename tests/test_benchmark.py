@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
-from torch.utils.flop_counter import FlopCounterMode
 
 from nmt import benchmark, kernels
-from nmt.benchmark import Product, TrainingStep, steps, subjects
+from nmt.benchmark import TrainingStep, steps, subjects
 from nmt.commands import benchmark as command
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
@@ -43,9 +40,6 @@ def caching_as_before():
 def compose(*overrides: str):
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         return hydra.compose("benchmark", overrides=["name=tiny", *overrides])
-
-
-IN_PLACE = {torch.ops.aten.addmm_: lambda _, left, right, **__: 2 * left[0] * left[1] * right[1]}
 
 
 def make_step(
@@ -86,72 +80,6 @@ def make_batches(num_batches: int = 2):
 
 
 # --- what is counted ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("run", "expected"),
-    [
-        (lambda x: nn.Linear(8, 3)(x), {(1, 20, 8, 3): 1}),
-        (lambda x: x @ torch.ones(8), {(1, 20, 8, 1): 1}),
-        (lambda x: nn.GRU(8, 16, batch_first=True)(x), {(1, 20, 8, 48): 1, (1, 4, 16, 48): 5}),
-        (lambda x: nn.LSTM(8, 16, batch_first=True)(x), {(1, 20, 8, 64): 1, (1, 4, 16, 64): 5}),
-        (lambda x: F.scaled_dot_product_attention(x, x, x), {(4, 5, 8, 5): 1, (4, 5, 5, 8): 1}),
-    ],
-    ids=["linear", "vector", "gru", "lstm", "fused attention"],
-)
-def test_products_are_those_of_the_equations(run, expected):
-    """x [4, 5, 8]; recurrent layers read all 5 positions at once and step their states one by one."""
-    products = benchmark.count_products(partial(run, torch.randn(4, 5, 8)))
-    assert products == {Product(*shape, torch.float32): count for shape, count in expected.items()}
-
-
-@pytest.mark.parametrize("kernels", ["fast", "plain"])
-@pytest.mark.parametrize("model", ["gru", "transformer"])
-def test_a_training_step_multiplies_as_often_as_pytorch_counts(model, kernels, monkeypatch):
-    """But for the gradient of the encoder's first states, zeros that nothing learns: torch's layer leaves it out."""
-    # PyTorch does not count oneDNN's products.
-    monkeypatch.setattr("nmt.kernels.packed._available", lambda dtype: False)
-    step, batches = make_step(model, kernels=kernels), make_batches()
-    products = benchmark.products_of(step, batches)
-    ours = sum(count * part.operations for each, count in products.items() for part in each.with_gradients())
-    unlearnt = (
-        sum(2 * (2 * len(batch.src) * 8 * 24) for batch in batches)
-        if (model, kernels) == ("gru", "plain")
-        else 0
-    )
-    with (
-        FlopCounterMode(display=False, custom_mapping=IN_PLACE) as counter,
-        sdpa_kernel(SDPBackend.MATH),
-    ):
-        for batch in batches:
-            step(batch)
-    assert ours - unlearnt == counter.get_total_flops()
-
-
-def test_what_is_computed_twice_to_save_memory_counts_once():
-    plain, twice = (make_step("gru", f"decoder.gradient_checkpointing={each}") for each in ("false", "true"))
-    batches = make_batches()
-    assert sum(
-        count * each.operations for each, count in benchmark.products_of(plain, batches).items()
-    ) == sum(count * each.operations for each, count in benchmark.products_of(twice, batches).items())
-
-
-def test_counting_leaves_the_random_numbers_of_training_alone():
-    step, batches = make_step("gru"), make_batches()
-    state = torch.get_rng_state()
-    benchmark.products_of(step, batches)
-    assert torch.equal(state, torch.get_rng_state())
-
-
-def test_costs_hold_every_operation_of_the_products_and_their_gradients():
-    products = {Product(1, 3, 4, 5, torch.float32): 6, Product(1, 7, 4, 5, torch.float32): 1}
-    products[Product(2, 3, 4, 5, torch.float32)] = 2
-    costs = benchmark.measure_products(products, torch.device("cpu"))
-    assert {name: cost.operations for name, cost in costs.items()} == {
-        "4 x 5": 3 * 2 * (6 * 3 + 7) * 4 * 5,
-        "between activations": 3 * 2 * 2 * 2 * 3 * 4 * 5,
-    }
-    assert all(cost.seconds > 0 for cost in costs.values())
 
 
 def test_tokens_and_padding_are_those_of_a_count_by_hand():
@@ -236,13 +164,6 @@ def test_a_turn_measures_what_its_figures_are_called(chosen, monkeypatch):
     assert figures["train_tokens_per_second"] == num_tokens / 3
     assert figures["greedy_sentences_per_second"] == num_sentences / 2
     assert figures["beam_sentences_per_second"] == num_sentences / 8
-
-
-def test_products_are_in_the_precision_that_is_measured():
-    batches = make_batches(1)
-    for precision, dtype in (("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)):
-        step = make_step("transformer", precision=precision)
-        assert {product.dtype for product in benchmark.products_of(step, batches)} >= {dtype}
 
 
 def test_each_turn_has_other_batches_while_there_are_any():
@@ -358,13 +279,7 @@ def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_pa
     for variant in result["variants"].values():
         measures = variant["measures"]
         assert set(measures) >= set(benchmark.LABELS) - {"memory_mib", "startup_seconds"}
-        efficiency, trained, alone = (
-            np.array(measures[key]["values"]) for key in ("efficiency", "train_gflops", "products_gflops")
-        )
-        np.testing.assert_allclose(efficiency, trained / alone)
-        assert sum(part["share"] for part in variant["products"].values()) == pytest.approx(1)
-        assert 0 < sum(variant["operators"].values()) <= 1 + 1e-9
-        assert all(len(measures[key]["values"]) == 2 for key in ("efficiency", "beam_sentences_per_second"))
+        assert all(len(measures[key]["values"]) == 2 for key in ("loader_share", "beam_sentences_per_second"))
     for text in ("ratio to luong_dot", "training, target tokens/s", "padding", "torch"):
         assert text in printed
     script.compare(_files(tmp_path / "result.json"))

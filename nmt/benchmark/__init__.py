@@ -1,15 +1,7 @@
-"""What training and decoding cost here, and how near that is to what this machine can multiply."""
+"""Measurements of training and decoding: speed, memory, start-up, and what corpora of any size cost."""
 
 from nmt.benchmark.corpora import Start, watch, write_corpus
-from nmt.benchmark.products import (
-    Cost,
-    Product,
-    count_products,
-    measure_products,
-    measure_square,
-    products_of,
-)
-from nmt.benchmark.profiles import machine, operator_shares, peak_memory
+from nmt.benchmark.profiles import machine, peak_memory
 from nmt.benchmark.steps import (
     Leave,
     TrainingStep,

@@ -1,4 +1,4 @@
-"""Measure how fast models train and decode, what memory they take, and where the time goes."""
+"""Measure how fast models train and decode, and what memory and start-up cost."""
 
 import itertools
 import json
@@ -73,8 +73,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 bar.update()
             order.rotate(-1)  # who comes later finds shapes of products made ready: each is first in its turn
         for name, (each, own) in composed.items():
-            bar.set_description(f"{name}: where time goes, start-up")
-            subjects[name].find_operators(cfg.num_operators)
+            bar.set_description(f"{name}: start-up")
             if cfg.startup:
                 seconds = startup_seconds(each, own)
                 subjects[name].figures["startup_seconds"] = [seconds]
