@@ -15,13 +15,13 @@ from nmt import Run
 from nmt.benchmark import TrainingStep
 from nmt.data.batching import Batch, collate
 from nmt.decoding.forced import force_decode
-from nmt.decoding.settings import search
 from nmt.layers.dropout import Dropout
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run.building import instantiate
+from nmt.run.building import build
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
 from nmt.training.train import train as run_training
+from tests.searches import search
 from tests.standin import DEVICE, NAME, DeviceTensor, waits
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -100,7 +100,7 @@ def make_step(*overrides: str) -> TrainingStep:
     torch.manual_seed(0)
     ids = {"src_vocab_size": VOCAB, "tgt_vocab_size": VOCAB, "joint_vocabulary": True}
     module = TranslationModule(
-        instantiate(cfg.model, **ids, pad_id=PAD, bos_id=BOS, eos_id=EOS),
+        build(cfg.model, **ids, pad_id=PAD, bos_id=BOS, eos_id=EOS),
         optimizer=partial(torch.optim.SGD, lr=0.1),
         scheduler=partial(constant, warmup_steps=0),
         label_smoothing=0.1,

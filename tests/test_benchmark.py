@@ -17,9 +17,10 @@ from torch.utils.data import DataLoader
 from nmt import benchmark, kernels
 from nmt.benchmark import TrainingStep, steps, subjects
 from nmt.commands import benchmark as command
+from nmt.commands.settings import settle
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
-from nmt.run.building import instantiate
+from nmt.run.building import build
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
 
@@ -54,7 +55,7 @@ def make_step(
     ids = {"src_vocab_size": VOCAB, "tgt_vocab_size": VOCAB, "joint_vocabulary": True}
     special = {"pad_id": PAD, "bos_id": BOS, "eos_id": EOS}
     module = TranslationModule(
-        instantiate(cfg.model, **ids, **special),
+        build(cfg.model, **ids, **special),
         optimizer=hydra.utils.instantiate(cfg.optimizer),
         scheduler=partial(constant, warmup_steps=0),
         label_smoothing=0.1,
@@ -367,15 +368,15 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
         (["variants={a:['data.max_tokens=64']}"], "variant a changes data"),
         (["attentions=[none]", "variants={a:[]}"], "not both"),
         (["attentions=[]"], "nothing to compare"),
-        (["attentions=5"], r"attentions=5: give names of attentions, \[A,B\]"),
-        (["variants=foo"], r"variants=foo: give settings by name, {NAME:"),
-        (["variants={a:foo}"], r"variants={'a': 'foo'}: give settings by name"),
-        (["variants={a:['beam_size=null']}"], "beam_size=null: give a whole number"),
+        (["attentions=5"], "attentions=5: Input should be a valid array"),
+        (["variants=foo"], "variants=foo: Input should be a valid object"),
+        (["variants={a:foo}"], "variants.a=foo: Input should be a valid array"),
+        (["variants={a:['beam_size=null']}"], "beam_size=null: Input should be a valid integer"),
         (["repeats=0"], "repeats=0"),
-        (["repeats=2.5"], "repeats=2.5: give a whole number"),
-        (["decode_length=long"], "decode_length=long: give a whole number"),
+        (["repeats=2.5"], "repeats=2.5: Input should be a valid integer"),
+        (["decode_length=long"], "decode_length=long: Input should be a valid integer"),
         (["precision=16"], "precision=16"),
-        (["int8=4"], "int8=4: choose true or false"),
+        (["int8=4"], "int8=4: Input should be a valid boolean"),
         (["variants={a:['beam_size=0']}"], "beam_size=0"),
         (["device=tpu"], "device=tpu"),
         (["output=no_such_folder/a.json"], "no folder no_such_folder"),
@@ -385,14 +386,15 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
     script = command
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=message):  # noqa: PT012
+            settle(cfg, "benchmark", overrides)
             script.benchmark(cfg, overrides)
 
 
 @pytest.mark.parametrize("given", ["1000", "[a]", "[0]", "[true]"])
 def test_sizes_of_corpora_are_a_list_of_numbers(given):
-    with pytest.raises(UserError, match=r"give numbers of pairs, \[100000,1000000\]"):
-        command.corpora(compose(f"corpora={given}"), [])
+    with pytest.raises(UserError, match=r"^corpora=.*: Input should be"):
+        settle(compose(f"corpora={given}"), "benchmark", [])
 
 
 @pytest.mark.parametrize(

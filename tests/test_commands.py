@@ -19,6 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from nmt import alignment, plotting
 from nmt.commands.entry import COMMANDS
 from nmt.data.lines import decoded
+from nmt.decoding import DecodingSettings
 from nmt.run.directory import Run
 from nmt.run.files import checkpoint_file
 from tests.commands import ROOT, call_unread, refused, run, run_composed, unread
@@ -120,7 +121,7 @@ def values(events: EventAccumulator, tag: str) -> list[float]:
 def test_what_was_shown_last_is_what_the_last_checkpoint_does(run_dir, events):
     loaded = Run.load(run_dir, checkpoint="last", device="cpu")
     val = loaded.split("val")
-    scores, translations = loaded.score(val, num_bootstrap=0, beam_size=1)
+    scores, translations = loaded.score(val, DecodingSettings(beam_size=1), num_bootstrap=0)
     for tag, expected in (("bleu", scores["bleu"]), ("chrf", scores["chrf"]), ("aer", scores["aer"])):
         assert values(events, f"val/{tag}")[-1] == pytest.approx(expected["score"], rel=1e-5)
     weights = [loaded.choose_head(each, None, None) for _, each in loaded.attentions(val["src"], val["tgt"])]

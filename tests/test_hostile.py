@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import hydra
 import lightning as L
 import numpy as np
 import pyarrow as pa
@@ -35,9 +34,10 @@ from nmt.data.corpus import read_files
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.pairs import Rows, count_shared
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding import DecodingSettings
 from nmt.errors import UserError, WriteError
 from nmt.files import write_together
-from nmt.run.building import build_translator
+from nmt.run.building import build, build_translator
 from nmt.run.data import read_splits
 from nmt.run.directory import Run
 from nmt.run.files import write_atomically
@@ -221,21 +221,11 @@ def test_strange_text_is_read_as_it_is(tmp_path):
 # Settings. Each case: what is set, and what the line says.
 
 SETTINGS = {
-    "word for a whole number": (["data.max_tokens=many"], ["data.max_tokens=many: give a whole number", "=1024"]),
-    "half for a whole number": (["trainer.max_epochs=1.5"], ["trainer.max_epochs=1.5: give a whole number"]),
-    "word for epochs": (["trainer.max_epochs=abc"], ["trainer.max_epochs=abc: give a whole number"]),
-    "truth for a number": (["label_smoothing=true"], ["label_smoothing=True: give a number"]),
-    "word for a rate": (["optimizer.lr=fast"], ["optimizer.lr=fast: give a number"]),
-    "nan": (["data.max_ratio=nan"], ["data.max_ratio=nan: give a number"]),
-    "word for truth": (["data.tokenizer.joint=maybe"], ["data.tokenizer.joint=maybe: give true or false"]),
-    "word for a beam": (["decoding.beam_size=wide"], ["decoding.beam_size=wide: give a whole number"]),
-    "negative size": (["encoder.size=-3"], ["encoder.size"]),
-    "dropout": (["model.dropout=2"], ["dropout", "got 2"]),
-    "smoothing": (["label_smoothing=2"], ["label_smoothing=2"]),
-    "negative count": (["data.num_train=-1"], ["data.num_train=-1: give a whole number of at least 1"]),
+    "word for a whole number": (["data.max_tokens=many"], ["data.max_tokens=many: Input should be a valid integer"]),
+    "negative size": (["encoder.size=-3"], ["encoder.size=-3: Input should be greater than or equal to 1"]),
+    "dropout": (["model.dropout=2"], ["model.dropout=2: Input should be less than 1"]),
     "small batch": (["data.max_tokens=3"], ["max_tokens=3"]),
-    "model type": (["data.tokenizer.model_type=word"], ["data.tokenizer.model_type=word: choose one of unigram, bpe"]),
-    "precision": (["trainer.precision=8"], ["trainer: Precision 8 is invalid"]),
+    "precision": (["trainer.precision=8"], ["trainer.precision=8: Input should be 64, 32 or 16"]),
     "unknown language": (["data.src_lang=xx"], ["data.src_lang=xx", "en and vi"]),
     "unknown key": (["model.hiden_size=3"], ["'model.hiden_size'", "did you mean '"]),
     "key under a wrong parent": (["hidden_size=3"], ["hidden_size", "did you mean '"]),
@@ -253,84 +243,29 @@ SETTINGS = {
         ["data.tokenizer.model=a.model", "data.tokenizer.vocab_size=300"],
         ["data.tokenizer.vocab_size has no effect with data.tokenizer.model=a.model"],
     ),
-    "a decoding setting there is not": (["+decoding.foo=1"], ["decoding: there is no setting foo"]),
+    "a decoding setting there is not": (["+decoding.foo=1"], ["decoding.foo: DecodingSettings has no such setting"]),
     "a home that no shell has spelt out": (["data.cache_dir=~/x"], ["data.cache_dir=~/x cannot be read", "quote"]),
-    "an empty path": (["data.cache_dir="], ["data.cache_dir= is empty: give a path"]),
     "three tokenizer models": (["data.tokenizer.model=[a,b,c]"], ["data.tokenizer.model", "3"]),
-    "seed": (["seed=-1"], ["seed=-1: give a whole number of at least 0"]),
-    "workers": (["data.num_workers=-1"], ["data.num_workers=-1"]),
-    "negative rate": (["optimizer.lr=-1"], ["optimizer.lr=-1: give a number of at least 0"]),
-    "no rate": (["optimizer.lr=null"], ["optimizer.lr=null: give a number"]),
-    "a key the optimizer has not got": (["+optimizer.foo=1"], ["optimizer: ", "'foo'"]),
-    "a key the schedule has not got": (["+scheduler.foo=1"], ["scheduler: ", "'foo'"]),
-    "a check before training": (
-        ["+trainer.num_sanity_val_steps=2"],
-        ["trainer.num_sanity_val_steps=2 has no effect, it is 0 in every run"],
-    ),
-    "a logger of the trainer": (["+trainer.logger=false"], ["trainer.logger=False", "the settings of logger"]),
-    "an end of no schedule": (
-        ["scheduler=constant", "+scheduler.total_steps=10"],
-        ["scheduler.total_steps=10 has no effect without scheduler=cosine"],
-    ),
-    "negative warm-up": (
-        ["scheduler.warmup_steps=-10"],
-        ["scheduler.warmup_steps=-10: give a whole number of at least 0"],
-    ),
-    "no warm-up": (["scheduler.warmup_steps=null"], ["scheduler.warmup_steps=None: give a whole number"]),
-    "negative schedule": (
-        ["scheduler.total_steps=-5"],
-        ["scheduler.total_steps=-5: give a whole number of at least 1"],
-    ),
+    "negative rate": (["optimizer.lr=-1"], ["optimizer: Invalid learning rate: -1"]),
+    "a key the optimizer has not got": (["+optimizer.foo=1"], ["optimizer.foo: Adam has no such setting"]),
+    "a key the schedule has not got": (["+scheduler.foo=1"], ["scheduler.foo: cosine has no such setting"]),
+    "a check before training": (["+trainer.num_sanity_val_steps=2"], ["trainer.num_sanity_val_steps=2 has no effect"]),
+    "a logger of the trainer": (["+trainer.logger=false"], ["trainer.logger=false has no effect", "leave it out"]),
     "a cosine without an end": (
         ["trainer.max_epochs=-1", "trainer.max_time=00:00:01:00"],
         ["scheduler.total_steps, or"],
     ),
-    "a plateau that rises": (
-        ["scheduler=plateau", "scheduler.factor=1.5"],
-        ["scheduler.factor=1.5: give a number between 0 and 1"],
-    ),
-    "no clipping": (["trainer.gradient_clip_val=0"], ["trainer.gradient_clip_val=0: give a number above 0, or null"]),
-    "clipping that reverses": (
-        ["trainer.gradient_clip_val=-1"],
-        ["trainer.gradient_clip_val=-1: give a number above 0"],
-    ),
-    "clipping of values": (["+trainer.gradient_clip_algorithm=value"], ["trainer.gradient_clip_algorithm=value: "]),
-    "no epochs": (["trainer.max_epochs=0"], ["trainer.max_epochs=0 would train nothing"]),
-    "no steps": (["trainer.max_steps=0"], ["trainer.max_steps=0 would train nothing"]),
-    "no batches": (["trainer.limit_train_batches=0"], ["trainer.limit_train_batches=0: give a number above 0"]),
+    "clipping of values": (["+trainer.gradient_clip_algorithm=value"], ["gradient_clip_algorithm=value has no effect"]),
+    "no epochs": (["trainer.max_epochs=0", "trainer.log_every_n_steps=1"], ["not one batch was trained"]),
+    "no steps": (["trainer.max_steps=0", "trainer.log_every_n_steps=1"], ["not one batch was trained"]),
+    "no batches": (["trainer.limit_train_batches=0"], ["not one batch was trained"]),
     "no time": (["trainer.max_time=00:00:00:00", "trainer.log_every_n_steps=1"], ["not one batch was trained"]),
-    "one beta": (["optimizer.betas=[0.9]"], ["optimizer.betas=[0.9]: give two numbers"]),
-    "a plateau of no direction": (["scheduler=plateau", "scheduler.mode=up"], ["scheduler.mode=up: give min or max"]),
-    "a stop between validations": (
-        ["callbacks.early_stopping.check_on_train_epoch_end=true"],
-        ["callbacks.early_stopping.check_on_train_epoch_end=true"],
-    ),
     "no checkpoints": (["callbacks=minimal", "~callbacks.checkpoint"], ["callbacks.checkpoint is missing"]),
     "no metrics": (["~metrics"], ["nothing gives metrics, which is needed: leave out ~metrics"]),
     "no trainer": (["~trainer"], ["nothing gives trainer, which is needed: leave out ~trainer"]),
-    "no seed": (["seed=null"], ["seed=null: give a whole number of at least 0"]),
     "word for an interval": (["trainer.val_check_interval=abc"], ["trainer: ", "abc"]),
-    "no logging": (["trainer.log_every_n_steps=0"], ["trainer.log_every_n_steps=0: give a whole number of at least 1"]),
-    "no accumulation": (
-        ["trainer.accumulate_grad_batches=0"],
-        ["trainer.accumulate_grad_batches=0: give a whole number"],
-    ),
-    "no validation": (
-        ["trainer.check_val_every_n_epoch=0"],
-        ["trainer.check_val_every_n_epoch=0: give a whole number"],
-    ),
-    "word for steps": (
-        ["callbacks.checkpoint.every_n_steps=abc"],
-        ["callbacks.checkpoint.every_n_steps=abc: give a whole number"],
-    ),
-    "no patience": (
-        ["callbacks.early_stopping.patience=null"],
-        ["callbacks.early_stopping.patience=null: give a whole number"],
-    ),
-    "no spikes": (
-        ["callbacks.spikes.num_deviations=null"],
-        ["callbacks.spikes.num_deviations=null: give a number above 0"],
-    ),
+    "no accumulation": (["trainer.accumulate_grad_batches=0", "trainer.log_every_n_steps=1"], ["trainer: ", "zero"]),
+    "no validation": (["trainer.check_val_every_n_epoch=0", "trainer.log_every_n_steps=1"], ["trainer: ", "zero"]),
     "a score nobody gives": (
         ["callbacks.checkpoint.monitor=val/foo"],
         ["callbacks.checkpoint.monitor=val/foo", "val/bleu"],
@@ -350,26 +285,14 @@ SETTINGS = {
         ["trainer.val_check_interval=1000"],
         ["trainer.val_check_interval=1000: an epoch has only", "trainer.check_val_every_n_epoch=null"],
     ),
-    "no pictures": (["callbacks.alignments.num_sentences=-1"], ["num_sentences=-1: give a whole number of at least 0"]),
     "no width": (["encoder.output_size=0"], ["encoder.output_size"]),
-    "no additive width": (
-        ["attention=bahdanau", "attention.size=0"],
-        ["attention.size must be at least 1"],
-    ),
-    "no places": (
-        ["attention=location", "attention.max_positions=0"],
-        ["attention.max_positions must be at least 1, got 0"],
-    ),
     "no readout": (["decoder.readout_size=0", "model.tie_output=false"], ["decoder.readout_size"]),
     "no layers": (["decoder.num_layers=0"], ["decoder.num_layers"]),
     "no encoder layers": (["encoder.num_layers=-1"], ["encoder.num_layers"]),
-    "no interval": (["trainer.val_check_interval=0"], ["trainer.val_check_interval=0"]),
-    "no beam": (["decoding.beam_size=0"], ["beam_size must be a whole number of at least 1, got 0"]),
+    "no interval": (["trainer.val_check_interval=0", "trainer.log_every_n_steps=1"], ["trainer: ", "zero"]),
     "idle sampling": (["decoding=sample", "decoding.beam_size=4"], ["beam_size", "has no effect"]),
     "guided without attention": (["attention=none", "guided_alignment=1"], ["guides attention"]),
-    "negative guide": (["guided_alignment=-1"], ["guided_alignment=-1"]),
     "r_drop without dropout": (["r_drop=5", "model.dropout=0"], ["r_drop", "set model.dropout"]),
-    "negative r_drop": (["r_drop=-1"], ["r_drop=-1: give a number of at least 0"]),
     "every merge left out": (["data.tokenizer.sampling=1"], ["data.tokenizer.sampling=1", "above 0 and below 1"]),
     "unknown group": (["atention=none"], ["'atention'", "did you mean 'attention'"]),
     "unknown experiment": (["experiment=none"], ["no such choice 'experiment/none'"]),
@@ -419,9 +342,9 @@ def test_an_attention_for_a_transformer_is_refused(tmp_path, cache):
 # What the other commands are asked of a good run, RUN, with FILE a file of theirs, and what the line says.
 REQUESTS = {
     "scores in a file": ("evaluate", ["output=FILE"], ["output=FILE: FILE is a file, not a folder"]),
-    "scores nowhere": ("evaluate", ["output="], ["output= is empty: give a path, or leave it out"]),
-    "scores of nothing": ("evaluate", ["run="], ["run is required: give run=VALUE"]),
-    "half an ensemble": ("evaluate", ["run=[RUN,'']"], ["is empty: give a path, or leave it out"]),
+    "scores nowhere": ("evaluate", ["output="], ["output=: String should have at least 1 character"]),
+    "scores of nothing": ("evaluate", ["run="], ["run=: String should have at least 1 character"]),
+    "half an ensemble": ("evaluate", ["run=[RUN,'']"], ["String should have at least 1 character"]),
     "a link to itself": ("translate", ["output=FILE.link"], ["output=FILE.link: a link that leads to itself"]),
     "the other way round": (
         "evaluate",
@@ -429,13 +352,13 @@ REQUESTS = {
         ["data.src_lang=vi data.tgt_lang=en: RUN translates the other way"],
     ),
     "one file for two": ("translate", ["output=FILE", "alignments=FILE"], ["=FILE is that of output too"]),
-    "a decoding setting there is not": ("translate", ["+decoding.foo=1"], ["there is no setting foo of decoding"]),
-    "an ensemble that aligns": ("align", ["run=[RUN,RUN]"], ["run is a list"]),
+    "a decoding setting there is not": ("translate", ["+decoding.foo=1"], ["decoding.foo: DecodingSettings has no"]),
+    "an ensemble that aligns": ("align", ["run=[RUN,RUN]"], ["run=[", "Input should be a valid string"]),
     "twice the same direction": ("align", ["reverse_run=RUN"], ["reverse_run=RUN translates", "in reverse"]),
     "a threshold beyond all weights": (
         "align",
         ["method=threshold", "threshold=7"],
-        ["threshold=7: give a number from 0 to 1"],
+        ["threshold=7: Input should be less than or equal to 1"],
     ),
 }  # fmt: skip
 
@@ -557,7 +480,7 @@ RUNS = {
     "binary yaml": (config(b"\xff\xfe\0\1"), ["config.yaml is broken", "0xff"]),
     "yaml with nul": (config(b"model: a\0b"), ["config.yaml is not YAML"]),
     "list of yaml": (config("- 1\n- 2\n"), ["config.yaml is broken"]),
-    "yaml in a circle": (config("model: ${data}\ndata: ${model}"), ["config.yaml is broken: Recursive"]),
+    "yaml in a circle": (config("model: ${data}\ndata: ${model}"), ["may compute no setting: model=${data}"]),
     "no such class": (changed("nmt.models.EncoderDecoder", "nmt.models.Nothing"), ["nmt.models.Nothing"]),
     "another size": (changed("    size: 16", "    size: 8"), ["best.ckpt does not fit the model in config.yaml"]),
     "empty tokenizer": (cut(MODEL, 0), ["joint.model is broken or no SentencePiece model"]),
@@ -621,8 +544,12 @@ HOSTILE_CONFIGS = {
 @pytest.mark.parametrize("case", HOSTILE_CONFIGS)
 def test_a_hostile_configuration_runs_nothing(case, trained, tmp_path):
     run, marker = copied(trained, tmp_path), tmp_path / "marker"
+    references = {"interpolated": "model.cell=${evil}", "named elsewhere": "model._target_=${name}"}
+    said = {"eval": "eval"} | {
+        key: f"may compute no setting: {key_said}" for key, key_said in references.items()
+    }
     config(HOSTILE_CONFIGS[case].replace("MARKER", str(marker)) + "\ndata: {}\n")(run)
-    refused(run_composed("translate", f"run={run}", stdin=b"a\n"), "system" if case != "eval" else "eval")
+    refused(run_composed("translate", f"run={run}", stdin=b"a\n"), said.get(case, "system"))
     assert not marker.exists()
 
 
@@ -648,7 +575,7 @@ def test_a_run_builds_nothing_that_our_modules_only_import(loader, trained, tmp_
     config(f"model: {{_target_: nmt.models.EncoderDecoder, cell: {hidden}}}\ndata: {{}}\n")(run)
     ended = command("translate", f"run={run}", stdin=b"a\n")
     assert not marker.exists()
-    refused(ended, f"a run may not build nmt.models.base.{loader}")
+    refused(ended, f"nmt.models.base.{loader}: a run may not build this")
 
 
 # Memory that runs out later than at the start.
@@ -773,7 +700,7 @@ def scored(trained, tmp_path_factory) -> Path:
     """`trained`, as the scores of an untrained run leave it."""
     run = copied(trained, tmp_path_factory.mktemp("scored"))
     loaded = Run.load(run)
-    scores, translations = loaded.score(loaded.split("test"), num_bootstrap=0, beam_size=1)
+    scores, translations = loaded.score(loaded.split("test"), DecodingSettings(beam_size=1), num_bootstrap=0)
     write_scores(run, "test", scores, translations)
     return run
 
@@ -1114,7 +1041,7 @@ def test_scores_of_an_earlier_end_are_not_those_of_this_one(tmp_path):
 
 def test_validation_scores_as_the_test_does():
     def scorers(*overrides: str) -> dict:
-        return hydra.utils.instantiate(compose(*overrides).callbacks.score).scorers
+        return build(compose(*overrides).callbacks.score).scorers
 
     chosen = scorers("metrics.bleu.tokenize=char", "metrics.bleu.lowercase=true")
     result = metrics.score_with(chosen, ["AB cd"], ["ab cd"], num_bootstrap=0)["bleu"]

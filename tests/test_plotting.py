@@ -317,3 +317,16 @@ def test_a_web_page_refuses_labels_that_do_not_fit_and_is_written_as_it_is(tmp_p
 def test_pyplot_is_not_imported():
     code = "import sys, nmt.plotting; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_animation_has_a_frame_for_each_picture_in_order(tmp_path):
+    colours = {"a.png": ("red", (4, 3)), "b.png": ("blue", (2, 5))}
+    for name, (colour, size) in colours.items():
+        Image.new("RGB", size, colour).save(tmp_path / name)
+    plotting.to_gif([tmp_path / name for name in colours], tmp_path / "whole.gif", seconds_per_frame=0.5)
+    with Image.open(tmp_path / "whole.gif") as animation:
+        assert (animation.n_frames, animation.size, animation.info["duration"]) == (2, (4, 5), 500)
+        assert animation.convert("RGB").getpixel((0, 0)) == (255, 0, 0)
+        animation.seek(1)
+        assert animation.convert("RGB").getpixel((0, 0)) == (0, 0, 255)
+        assert animation.convert("RGB").getpixel((3, 0)) == (255, 255, 255)

@@ -1,13 +1,8 @@
 """Settings are what their declarations say, and a run builds what it may and a person's own classes where trusted."""
 
-import io
-import logging
-import runpy
 import sys
-from pathlib import Path
-from types import SimpleNamespace
+from functools import partial
 
-import hydra
 import pytest
 from omegaconf import OmegaConf
 
@@ -17,9 +12,8 @@ from nmt.errors import UserError
 from nmt.run.building import build, check, errors_of, may_build
 from nmt.run.directory import Run
 from nmt.settings import GROUPS, Count, check_value, describe_groups
+from tests.commands import CONFIGS, compose, refused, run
 
-ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = ROOT / "configs"
 CHOICES = [
     f"{group.name}={file.stem}"
     for group in GROUPS
@@ -35,11 +29,6 @@ NEEDS = {
 }
 
 
-def compose(*overrides: str, name: str = "train"):
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
-        return hydra.compose(name, overrides=list(overrides))
-
-
 def node(target: str, **settings):
     return OmegaConf.create({"part": {"_target_": target, **settings}}).part
 
@@ -50,7 +39,7 @@ def node(target: str, **settings):
 @pytest.mark.parametrize("choice", CHOICES)
 def test_the_settings_of_every_choice_are_what_is_declared(choice):
     given = [choice, "run_dir=x", "name=x", *NEEDS.get(choice, NEEDS.get(choice.split("=")[0], []))]
-    cfg = compose(*given)
+    cfg = compose("train", *given)
     settle(cfg, "train", given)
     check(cfg)
 
@@ -60,7 +49,7 @@ def test_a_command_declares_each_setting_of_its_own(name):
     groups = {group.name for group in GROUPS}
     own = {key for key in OmegaConf.load(CONFIGS / f"{name}.yaml") if key not in ("defaults", "hydra")}
     assert own == set(OF_COMMANDS[name].__annotations__) - groups
-    settle(compose(name=name), name, [])
+    settle(compose(name), name, [])
 
 
 def test_the_table_of_groups_is_what_is_on_the_disk():
@@ -221,62 +210,40 @@ TINY = [
 
 
 @pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
-    """`scripts/NAME.py ARGUMENTS` in this process, from a folder that holds my_lab.py: its status and output."""
-    monkeypatch.chdir(tmp_path)
+def command(monkeypatch, tmp_path):
+    """A command in this process, from a folder that holds my_lab.py."""
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
-    for name in ("HYDRA_FULL_ERROR", "PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
-        monkeypatch.setenv(name, "1")  # what the command sets is put back
     (tmp_path / "my_lab.py").write_text(MY_LAB)
-
-    def call(name: str, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
-        root, status = logging.getLogger(), 0
-        before, level = list(root.handlers), root.level
-        try:
-            runpy.run_path(str(ROOT / "scripts" / f"{name}.py"), run_name="__main__")
-        except SystemExit as ending:
-            status = int(ending.code or 0)
-        finally:
-            for handler in set(root.handlers) - set(before):
-                handler.close()
-            root.handlers, root.level = before, level
-        return status, *capsys.readouterr()
-
-    yield call
+    yield partial(run, cwd=tmp_path)
     sys.modules.pop("my_lab", None)
 
 
 def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted(command, tmp_path):
-    run = tmp_path / "run"
-    given = [*TINY, *OWN, f"data.cache_dir={tmp_path / 'cache'}", f"run_dir={run}"]
-    status, _, error = command("train", *given)
-    assert status == 1
-    assert (
+    trained = tmp_path / "run"
+    given = [*TINY, *OWN, f"data.cache_dir={tmp_path / 'cache'}", f"run_dir={trained}"]
+    untrusted = (
         "my_lab.Encoder: a run may not build this; if you trust the module my_lab, add trusted=[my_lab]"
-        in error
     )
-    assert not (run / "config.yaml").exists()
-    status, _, error = command("train", *given, "attention.scale=-1", "trusted=[my_lab]")
-    assert status == 1
-    assert "attention.scale=-1: Input should be greater than 0" in error
-    assert command("train", *given, "trusted=[my_lab]")[0] == 0
-    assert "trusted" not in (run / "config.yaml").read_text()
-    with (run / "config.yaml").open("a") as file:  # a run's own word counts for nothing
+    refused(command("train", *given), untrusted)
+    assert not (trained / "config.yaml").exists()
+    refused(
+        command("train", *given, "attention.scale=-1", "trusted=[my_lab]"),
+        "attention.scale=-1: Input should be greater than 0",
+    )
+    assert command("train", *given, "trusted=[my_lab]").status == 0
+    assert "trusted" not in (trained / "config.yaml").read_text()
+    with (trained / "config.yaml").open("a") as file:  # a run's own word counts for nothing
         file.write("trusted: [my_lab]\n")
 
     asked = {
-        "train": [f"resume={run}", "trainer.max_epochs=2"],
-        "evaluate": [f"run={run}", "num_bootstrap=0", "decoding=greedy"],
-        "translate": [f"run={run}", "decoding=greedy"],
+        "train": [f"resume={trained}", "trainer.max_epochs=2"],
+        "evaluate": [f"run={trained}", "num_bootstrap=0", "decoding=greedy"],
+        "translate": [f"run={trained}", "decoding=greedy"],
     }
     for name, arguments in asked.items():
-        status, _, error = command(name, *arguments, stdin=b"a house .\n")
-        assert status == 1
-        assert "add trusted=[my_lab]" in error
-        assert command(name, *arguments, "trusted=[my_lab]", stdin=b"a house .\n")[0] == 0
+        refused(command(name, *arguments, stdin=b"a house .\n"), "add trusted=[my_lab]")
+        assert command(name, *arguments, "trusted=[my_lab]", stdin=b"a house .\n").status == 0
     assert sys.modules["my_lab"].Count.started == 2
     with pytest.raises(UserError, match=r"trusted=\[my_lab\]"):
-        Run.load(run)
-    assert Run.load(run, trusted=["my_lab"]).translator.decoder.attention.scale == 2.0
+        Run.load(trained)
+    assert Run.load(trained, trusted=["my_lab"]).translator.decoder.attention.scale == 2.0

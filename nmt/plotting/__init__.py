@@ -15,6 +15,7 @@ _MODULES = {
     "write_heatmaps": "document",
     "write_page": "document",
     "to_array": "files",
+    "to_gif": "files",
     "to_html": "files",
     "to_png": "files",
     "to_svg": "files",

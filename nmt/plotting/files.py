@@ -1,6 +1,7 @@
-"""Figures and pages as files, each whole or as it was before, and figures as pixels."""
+"""Figures, animations and pages as files, each whole or as it was before, and figures as pixels."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -8,6 +9,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from nmt.files import write_together
 from nmt.plotting.fonts import missing_glyphs_logged
@@ -31,6 +33,20 @@ def to_svg(figure: Figure, path: str | Path) -> None:
     content = io.BytesIO()
     with missing_glyphs_logged(), constant:
         figure.savefig(content, format="svg", metadata={"Date": None})
+    write_together({Path(path): content.getvalue()})
+
+
+def to_gif(pictures: Sequence[Path], path: str | Path, *, seconds_per_frame: float) -> None:
+    """Write PNG files as an animation without end, in order; smaller ones are white at the right and below."""
+    frames = [Image.open(each).convert("RGB") for each in pictures]
+    width, height = max(each.width for each in frames), max(each.height for each in frames)
+    first, *rest = (
+        ImageOps.expand(each, (0, 0, width - each.width, height - each.height), "white") for each in frames
+    )
+    content = io.BytesIO()
+    first.save(
+        content, "GIF", save_all=True, append_images=rest, duration=round(1000 * seconds_per_frame), loop=0
+    )
     write_together({Path(path): content.getvalue()})
 
 

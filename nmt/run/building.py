@@ -76,16 +76,16 @@ def check(config: Any, trusted: Sequence[str] = ()) -> None:
             check(part, trusted)
     elif OmegaConf.is_dict(config):
         target = config.get("_target_")
-        if target is not None:
-            if not may_build(str(target), trusted):
-                module = str(target).rpartition(".")[0]
-                raise UserError(
-                    f"{_key(config, '_target_')}={target}: a run may not build this; "
-                    f"if you trust the module {module}, add trusted=[{module}]"
-                )
-            _check_arguments(config, hydra.utils.get_object(str(target)))
+        if target is not None and not may_build(str(target), trusted):
+            module = str(target).rpartition(".")[0]
+            raise UserError(
+                f"{_key(config, '_target_')}={target}: a run may not build this; "
+                f"if you trust the module {module}, add trusted=[{module}]"
+            )
         for name in config:
             check(config[name], trusted)
+        if target is not None:
+            _check_arguments(config, hydra.utils.get_object(str(target)))
 
 
 def may_build(target: str, trusted: Sequence[str] = ()) -> bool:

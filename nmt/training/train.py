@@ -161,7 +161,7 @@ def make_module(
 
 def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
     """What to do about an error that ended training, where the person can do something."""
-    if isinstance(error, MisconfigurationException):
+    if isinstance(error, MisconfigurationException | ZeroDivisionError):  # of a setting that is 0
         return f"trainer: {error}"
     if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
         return (

@@ -1,5 +1,6 @@
 """Pictures and statistics of the cross-attention at each validation."""
 
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.settings import Whole
 from nmt.training.callbacks.writers import tensorboard_writers
 
+MOST_FRAMES = 100  # of an animation: its file must not grow with the length of training
+
 
 class DrawAlignments(Callback):
     """Draws and measures the cross-attention at each validation, while the references are forced.
@@ -22,7 +25,8 @@ class DrawAlignments(Callback):
     weights read as emitted: row t belongs to the piece that step t emits), and a heatmap of each of
     `num_sentences` fixed sentences, as image `val/alignment/ROW` and as a PNG in `directory`: the mean over heads of
     the model's layer of alignment, else of all layers. Where there are several layers or heads each is drawn too, as
-    `val/heads/ROW`. Does nothing for a model without attention.
+    `val/heads/ROW`. When training ends, each sentence's heatmaps become an animation beside them. Does nothing for a
+    model without attention.
     """
 
     # The first where the data have gold alignments, all of them where the model has attention.
@@ -70,6 +74,13 @@ class DrawAlignments(Callback):
         if trainer.is_global_zero:
             for row in fixed_sentences(data, sorted(collected), self.num_sentences):
                 self._draw(trainer, pl_module, data, row)
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if trainer.is_global_zero:
+            pictures = sorted(self.directory.glob("val_[0-9]*_step_*.png"))
+            for name, steps in groupby(pictures, key=lambda file: file.name.partition("_step_")[0]):
+                frames = list(steps)[-MOST_FRAMES:]
+                plotting.to_gif(frames, self.directory / f"{name}.gif", seconds_per_frame=0.8)
 
     def _draw(self, trainer: L.Trainer, pl_module: Any, data: TranslationDataModule, row: int) -> None:
         sentence = data.val_text[row]
