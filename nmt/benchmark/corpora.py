@@ -1,4 +1,4 @@
-"""What a corpus costs by its size: text of any size, and processes whose memory is watched."""
+"""Corpora of any size, and processes whose time and memory are measured."""
 
 import random
 import subprocess

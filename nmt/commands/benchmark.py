@@ -313,11 +313,6 @@ def compare(files: Sequence[str]) -> None:
         print(measure.compare(*results))
     except ValueError as error:
         raise UserError(str(error)) from error
-    except (AttributeError, LookupError, TypeError) as error:
-        both = " or ".join(map(str, files))
-        raise UserError(
-            f"{both} was not written by benchmark.py ({type(error).__name__}: {error})"
-        ) from error
 
 
 def main(cfg: DictConfig) -> None:
