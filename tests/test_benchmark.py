@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode
 
 from nmt import benchmark, kernels
-from nmt.benchmark import Product, TrainingStep, steps, subjects
+from nmt.benchmark import Product, TrainingStep, corpora, steps, subjects
+from nmt.benchmark.corpora import Start
 from nmt.commands import benchmark as command
 from nmt.commands import checks
 from nmt.commands.settings import settle
@@ -377,6 +378,18 @@ def _files(file: Path):
     return compose(f"compare=[{file},{file}]").compare
 
 
+def test_training_is_told_what_the_benchmark_was_told():
+    overrides = ["name=tiny", *TINY_DATA, *SIZES["gru"], "num_batches=1", "device=cpu", "attention=none"]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        told = command.for_train(hydra.compose("benchmark", overrides=overrides), overrides)
+        cfg = hydra.compose("train", overrides=told)
+    assert "num_batches=1" not in told
+    assert {*TINY_DATA, *SIZES["gru"], "attention=none", "trainer.accelerator=cpu"} <= set(told)
+    leave = hydra.utils.instantiate(cfg.callbacks.leave)
+    assert leave.on_train_batch_end is benchmark.leave
+
+
+@pytest.mark.slow
 def test_start_up_ends_with_the_first_step_of_a_real_training_run():
     """A run of many epochs is over at once."""
     script = command
@@ -404,7 +417,12 @@ def test_a_process_is_watched_to_its_end_with_the_memory_that_is_its_own():
     assert start.peak is None or 200 * 2**20 < start.peak < 300 * 2**20
 
 
-def test_a_corpus_has_as_many_pairs_as_it_should(tmp_path):
+@pytest.fixture
+def small_pool(monkeypatch):
+    monkeypatch.setattr(corpora, "_POOL", 500)
+
+
+def test_a_corpus_has_as_many_pairs_as_it_should(tmp_path, small_pool):
     size = benchmark.write_corpus(tmp_path / "text", 50, num_held_out=3)
     files = {path.name: path.read_text("utf-8").splitlines() for path in (tmp_path / "text").iterdir()}
     assert {name: len(lines) for name, lines in files.items()} == {
@@ -416,11 +434,12 @@ def test_a_corpus_has_as_many_pairs_as_it_should(tmp_path):
     assert len(set(files["train.en"])) == 50
 
 
-def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
-    script = command
+@pytest.mark.parametrize("really", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_corpora_cost_is_told_for_each_size(really, tmp_path, capsys, monkeypatch, small_pool):
+    script, sizes = command, [400] if really else [400, 900]
     overrides = [
         "name=tiny",
-        "corpora=[400,900]",
+        f"corpora={sizes}".replace(" ", ""),
         f"output={tmp_path}/a.json",
         "data.tokenizer.vocab_size=400",
         "data.max_tokens=512",
@@ -431,15 +450,16 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
 
     def noted(command, what):
         commands.append(command)
-        return watch(command, what)
+        return watch(command, what) if really else Start(1.0, None)
 
     monkeypatch.setattr(benchmark, "watch", noted)
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         results = script.corpora(hydra.compose("benchmark", overrides=overrides), overrides)
     for told in ("attention=luong_dot", "trainer.accelerator=cpu", "data.max_tokens=512"):
         assert all(told in command for command in commands)
-    assert [sum("data.streaming=1000" in command for command in commands), len(commands)] == [2, 6]
-    assert [each["num_pairs"] for each in results] == [400, 900]
+    assert sum("data.streaming=1000" in command for command in commands) == len(sizes)
+    assert len(commands) == 3 * len(sizes)
+    assert [each["num_pairs"] for each in results] == sizes
     assert json.loads((tmp_path / "a.json").read_text())["corpora"] == results
     for each in results:
         assert each["num_batches"] >= each["num_pairs"] * 20 / 512
@@ -466,6 +486,7 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
         (["variants={a:['beam_size=0']}"], "beam_size=0"),
         (["device=tpu"], "device=tpu"),
         (["output=no_such_folder/a.json"], "no folder no_such_folder"),
+        (["compare=[no_such_file]"], "no_such_file: no such file"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
