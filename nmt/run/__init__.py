@@ -4,6 +4,6 @@
 
     run = Run.load("logs/…"); run.translate(["a small house ."])[0].text
 
-A run directory is data: its configuration may build only what `building.ALLOWED_TARGETS` names, and its checkpoints
+A run directory is data: its configuration may build only what `building.may_build` allows, and its checkpoints
 are loaded as weights only.
 """
