@@ -19,6 +19,7 @@ from sacrebleu.metrics import BLEU
 from nmt import metrics
 from nmt.commands import checks
 from nmt.commands import compare as compare_command
+from nmt.commands.settings import settle
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import groups_but_for_seed, label_experiments, label_runs, read_run
 from nmt.errors import UserError
@@ -109,6 +110,7 @@ def sweep(tmp_path) -> Sweep:
 def compare(*overrides: str) -> dict:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("compare", overrides=[*FAST, *overrides])
+    settle(cfg, "compare", overrides)
     checks.compare(cfg, overrides)
     return compare_command.compare(cfg)
 
@@ -422,7 +424,7 @@ def test_references_from_a_file_stand_in_for_data_that_are_gone(sweep):
         sweep.write(name)
     expected = compare(f"runs={sweep.root}/runs")["runs"]
     (sweep.root / "data").rename(sweep.root / "moved")
-    with pytest.raises(UserError, match=r"runs/a: .*data does not exist.*refs=FILE"):
+    with pytest.raises(UserError, match=r"runs/a: .*data is no folder.*refs=FILE"):
         compare(f"runs={sweep.root}/runs")
     result = compare(f"runs={sweep.root}/runs", f"refs={sweep.root}/moved/test.en")
     assert result["runs"] == expected
@@ -468,9 +470,9 @@ def test_a_broken_run_directory_is_named(sweep, file, text, message):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("split=dev", "choose one of train, val, test"),
+        ("split=dev", "split=dev: Input should be 'train', 'val' or 'test'"),
         ("num_bootstrap=0", "need resamples"),
-        ("num_bootstrap=-5", "need resamples"),
+        ("num_bootstrap=-5", "num_bootstrap=-5: "),
         ("length_bounds=[5,3]", "give rising numbers"),
         ("split=val", "has no metrics_val.json"),
     ],
