@@ -578,7 +578,7 @@ def test_a_line_is_translated_without_what_only_training_needs(run_dir):
     result = subprocess.run(command, cwd=ROOT, input=b"the cat sleeps .\n", capture_output=True, check=True)
     line, modules = result.stdout.decode().splitlines()
     assert line == run_composed("translate", f"run={run_dir}", stdin=b"the cat sleeps .\n").out.strip("\n")
-    assert not {"lightning", "datasets", "pandas", "matplotlib"} & set(ast.literal_eval(modules))
+    assert not HEAVY - {"torch"} & set(ast.literal_eval(modules))
 
 
 @pytest.mark.slow

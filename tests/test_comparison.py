@@ -17,7 +17,6 @@ import yaml
 from sacrebleu.metrics import BLEU
 
 from nmt import metrics
-from nmt.commands import checks
 from nmt.commands import compare as compare_command
 from nmt.commands.settings import settle
 from nmt.comparison import figures, tables
@@ -111,7 +110,6 @@ def compare(*overrides: str) -> dict:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("compare", overrides=[*FAST, *overrides])
     settle(cfg, "compare", overrides)
-    checks.compare(cfg, overrides)
     return compare_command.compare(cfg)
 
 
@@ -470,9 +468,9 @@ def test_a_broken_run_directory_is_named(sweep, file, text, message):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("split=dev", "split=dev: Input should be 'train', 'val' or 'test'"),
+        ("split=dev", "^split=dev: Input should be 'train', 'val' or 'test'"),
         ("num_bootstrap=0", "need resamples"),
-        ("num_bootstrap=-5", "num_bootstrap=-5: "),
+        ("num_bootstrap=-5", "^num_bootstrap=-5: Input should be greater"),
         ("length_bounds=[5,3]", "give rising numbers"),
         ("split=val", "has no metrics_val.json"),
     ],

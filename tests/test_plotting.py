@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
+from PIL import Image
 
 from nmt import plotting
 from nmt.plotting import fonts
