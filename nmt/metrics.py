@@ -1,4 +1,4 @@
-"""Scores of detokenised text with their signatures and intervals, and how sure a difference between two is.
+"""Metrics of detokenised text: scores with signatures and intervals, and significance tests of differences.
 
 A metric is a sacreBLEU `Metric`: what it counts in each sentence is kept, so that one resampling of the
 sentences serves the intervals and the paired tests of every metric here, ROUGE and exact match included.

@@ -208,7 +208,6 @@ def test_what_a_process_holds_is_measured_and_logged():
     [(before, _), (after, step)] = logged
     assert step == 16
     assert after["train/memory"] - before["train/memory"] == pytest.approx(100, abs=5)
-    assert (callback.first, callback.last) == (before["train/memory"] * 2**20, after["train/memory"] * 2**20)
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="no glibc")

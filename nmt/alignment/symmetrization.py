@@ -1,4 +1,4 @@
-"""One alignment out of two that were made in opposite directions (Koehn et al. 2003; Koehn et al. 2005)."""
+"""Symmetrisation of two alignments made in opposite directions (Koehn et al. 2003; Koehn et al. 2005)."""
 
 from bisect import bisect_right, insort
 from collections.abc import Iterator

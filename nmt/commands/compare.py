@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from nmt import plotting
 from nmt.comparison import figures, tables
-from nmt.comparison.runs import ScoredRun, check_digests, read_common_text, read_run
+from nmt.comparison.runs import ScoredRun, check_digests, read_run, read_text
 from nmt.data.lines import read_lines
 from nmt.files import write_together
 from nmt.run.building import make_scorers, reads_lowercase
@@ -20,10 +20,10 @@ from nmt.run.files import find_runs
 def compare(cfg: DictConfig) -> dict[str, Any]:
     """Print the comparison; with `output`, write it there as Markdown, CSV, JSON and plots. Returns the JSON."""
     runs = [read_run(directory, cfg.split) for directory in find_runs(cfg.runs)]
+    check_digests(runs)
     if cfg.refs is None:
-        sources, references = read_common_text(runs, cfg.split)
+        sources, references = read_text(runs[0], cfg.split)
     else:
-        check_digests(runs)
         sources, references = None, list(read_lines(Path(cfg.refs)))
     lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so
     metrics = make_scorers(cfg, lowercase=lowercase)

@@ -1,1 +1,1 @@
-"""Runs side by side: what they scored, how sure their differences are, what they cost, what they differ in."""
+"""Comparison of scored runs: scores, significance of their differences, cost, and the settings that differ."""

@@ -1,17 +1,14 @@
-"""Figures of runs beside each other: scores with their significance, over seeds, by length and by step."""
+"""Numbers that compare runs: scores with their significance, means over seeds, scores by length, learning curves."""
 
 import bisect
-import logging
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nmt import metrics
-from nmt.comparison.runs import ScoredRun, groups_but_for_seed, how_to_score, label_experiments, label_runs
+from nmt.comparison.runs import ScoredRun, groups_but_for_seed, label_experiments, label_runs
 from nmt.errors import UserError
-
-log = logging.getLogger(__name__)
 
 Row = dict[str, Any]  # one run's figures by their names in the CSV file
 COSTS = ("num_parameters", "seconds", "tokens_per_second")
@@ -29,8 +26,7 @@ def compare(
 
     Keys: run, directory, seed; NAME, NAME_ci, NAME_signature, NAME_p_bootstrap, NAME_p_randomization for a
     metric; aer, num_parameters, seconds, tokens_per_second and attention/NAME where evaluation wrote them.
-    Raises UserError where hypotheses and references do not match in number, or a run's scores are not those
-    of its hypotheses.
+    Raises UserError where hypotheses and references do not match in number.
     """
     for run in runs:
         if len(run.hypotheses) != len(references):
@@ -45,22 +41,15 @@ def compare(
         num_bootstrap=num_bootstrap,
         num_trials=num_trials,
     )
-    rows = []
-    for run, label, scores in zip(runs, labels, results, strict=True):
-        try:
-            rows.append({"run": label, **_figures_of(run, scores)})
-        except (AttributeError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{run.directory}: its metrics.json is broken ({type(error).__name__}: {error});"
-                f" {how_to_score(run.directory)}"
-            ) from error
-    return rows
+    return [
+        {"run": label, **_figures_of(run, scores)}
+        for run, label, scores in zip(runs, labels, results, strict=True)
+    ]
 
 
 def _figures_of(run: ScoredRun, scores: Mapping[str, Mapping[str, Any]]) -> Row:
     row: Row = {"directory": str(run.directory), "seed": run.seed}
     for name, result in scores.items():
-        _check_stored_score(run, name, result)
         row[name] = result["score"]
         for key in ("ci", "p_bootstrap", "p_randomization", "signature"):
             row[f"{name}_{key}"] = result[key]
@@ -72,46 +61,18 @@ def _figures_of(run: ScoredRun, scores: Mapping[str, Mapping[str, Any]]) -> Row:
     return row | {key: value for key, value in figures.items() if value is not None}
 
 
-def _check_stored_score(run: ScoredRun, name: str, result: Mapping[str, Any]) -> None:
-    """Refuse hypotheses that were changed after they were scored, or references they were not scored against."""
-    stored = run.metrics.get(name)
-    if stored is None:
-        return
-    if _settings(stored["signature"]) != _settings(result["signature"]):
-        log.warning(
-            "%s is scored anew: its metrics.json has %s %.2f, %s",
-            *(run.directory, name, stored["score"], stored["signature"]),
-        )
-        return
-    if abs(stored["score"] - result["score"]) > 1e-6:
-        raise UserError(
-            f"{run.directory}: metrics.json says {name} {stored['score']:.2f} but its hypotheses score"
-            f" {result['score']:.2f} against these references; {how_to_score(run.directory)}"
-        )
-
-
-def _settings(signature: str) -> set[str]:
-    """A signature without how the interval was drawn, which changes no score."""
-    return {part for part in signature.split("|") if not part.startswith(("bs:", "ar:", "seed:"))}
-
-
 def average_over_seeds(
     runs: Sequence[ScoredRun], rows: Sequence[Row], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Mean and sample standard deviation of each of `names` over the runs that differ in their seed alone.
 
     One entry `{"run", "num_runs", NAME: {"mean", "std"}}` a group of two seeds or more, none where there is no such.
-    Of runs that share their seed too the first counts; a warning names the others.
+    Of runs that share their seed too the last counts.
     """
     labels = label_experiments(runs)
-    averages, repeated = [], []
+    averages = []
     for alike in groups_but_for_seed(runs):
-        group: list[int] = []
-        for index in alike:
-            if runs[index].seed in [runs[other].seed for other in group]:
-                repeated.append(f"{runs[index].directory} (seed {runs[index].seed})")
-            else:
-                group.append(index)
+        group = list({runs[index].seed: index for index in alike}.values())
         if len(group) < 2:
             continue
         entry: dict[str, Any] = {"run": labels[group[0]] or "all", "num_runs": len(group)}
@@ -120,8 +81,6 @@ def average_over_seeds(
             if len(values) == len(group):
                 entry[name] = {"mean": statistics.mean(values), "std": statistics.stdev(values)}
         averages.append(entry)
-    if repeated:
-        log.warning("left out of means over seeds, as their seeds are repeated: %s", ", ".join(repeated))
     return averages
 
 

@@ -1,4 +1,4 @@
-"""Scored runs as data: where they are, what they were scored on, and what they differ in. No model is loaded."""
+"""Scored runs, read without their models: settings, hypotheses, references, and labels that tell them apart."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from nmt import metrics
 from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.run.data import read_whole, stored_data
-from nmt.run.files import score_files
+from nmt.run.files import load_config, score_files
 from nmt.settings import flat
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
@@ -93,20 +91,8 @@ def read_run(directory: Path, split: str) -> ScoredRun:
     hypotheses = list(read_lines(hypotheses_file))
     if not isinstance(scores, dict):
         raise UserError(f"{metrics_file} is broken (it holds no scores); {advice}")
-    if scores.get("num_sentences", len(hypotheses)) != len(hypotheses):
-        raise UserError(
-            f"{hypotheses_file} has {len(hypotheses)} lines but {metrics_file.name} is of"
-            f" {scores['num_sentences']} sentences; {advice}"
-        )
-    trained_in = _trained_in(directory, scores)
-    config = _read_yaml(trained_in / "config.yaml")
-    stored = config.get("choices") or {}  # an earlier run says "None" of a group without a choice
-    choices = {str(group): str(option) for group, option in stored.items() if str(option) != "None"}
-    if not choices and (trained_in / ".hydra" / "hydra.yaml").is_file():
-        hydra = _read_yaml(trained_in / ".hydra" / "hydra.yaml")
-        chosen = OmegaConf.select(hydra, "hydra.runtime.choices") or {}
-        choices = {str(group).partition("@")[0]: str(option) for group, option in chosen.items()}
-    return ScoredRun(directory, config, choices, scores, hypotheses)
+    config = load_config(_trained_in(directory, scores))
+    return ScoredRun(directory, config, dict(config.get("choices") or {}), scores, hypotheses)
 
 
 def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
@@ -133,67 +119,29 @@ def how_to_score(directory: Path) -> str:
     return f"score it with: python scripts/evaluate.py run={f'RUN_DIR output={directory}' if apart else directory}"
 
 
-def _read_yaml(file: Path) -> DictConfig:
-    try:
-        config = OmegaConf.load(file)
-    except (OmegaConfBaseException, yaml.YAMLError, OSError, ValueError) as error:
-        raise UserError(f"{file} is broken: {' '.join(str(error).split())}") from error
-    if not isinstance(config, DictConfig):
-        raise UserError(f"{file} is broken: it holds no settings")
-    return config
-
-
-def read_common_text(runs: Sequence[ScoredRun], split: str) -> tuple[list[str], list[str]]:
-    """The sources and references of `split` in the first run's data, once every run is known to be scored on them.
-
-    A run says what it was scored on by the digest in its metrics.json; one that has none is taken at its data's
-    word. Raises UserError naming two runs that differ.
-    """
-    read: dict[str, tuple[list[str], list[str]]] = {}
-
-    def text_of(run: ScoredRun) -> tuple[list[str], list[str]]:
-        key = OmegaConf.to_yaml(run.config.get("data") or {})
-        if key not in read:
-            read[key] = _read_text(run, split)
-        return read[key]
-
-    first = runs[0]
-    sources, references = text_of(first)
-    expected = metrics.digest(sources, references)
-    for run in runs:
-        if (run.metrics.get("references") or metrics.digest(*text_of(run))) != expected:
-            if run is first:
-                raise UserError(
-                    f"{run.directory} was scored on other sentences than its data now hold: score it again"
-                    f" (python scripts/evaluate.py run={run.directory}), or give refs=FILE"
-                )
+def check_digests(runs: Sequence[ScoredRun]) -> None:
+    """Raise UserError where two runs were scored on other sentences."""
+    first, *others = runs
+    for run in others:
+        if run.metrics.get("references") != first.metrics.get("references"):
             raise UserError(
                 f"{run.directory} was scored on other sentences than {first.directory}: their scores do not compare"
             )
-    return sources, references
 
 
-def _read_text(run: ScoredRun, split: str) -> tuple[list[str], list[str]]:
-    if run.config.get("data") is None:
-        raise UserError(f"{run.directory}/config.yaml names no data: give the references with refs=FILE")
+def read_text(run: ScoredRun, split: str) -> tuple[list[str], list[str]]:
+    """The sources and references that a run was scored on. Raises UserError where its data no longer hold them."""
     try:
-        dataset = read_whole(stored_data(run.config.data), [split]).get(split)
+        dataset = read_whole(stored_data(run.config.data), [split])[split]
     except (UserError, OSError) as error:
         raise UserError(f"{run.directory}: {error}; or give the references with refs=FILE") from error
-    if dataset is None:
-        raise UserError(f"{run.directory}: its data have no split {split}")
-    return list(dataset["src"]), list(dataset["tgt"])
-
-
-def check_digests(runs: Sequence[ScoredRun]) -> None:
-    """Refuse runs whose digests differ, where only references were given and no data are read."""
-    known = [run for run in runs if run.metrics.get("references")]
-    for run in known[1:]:
-        if run.metrics["references"] != known[0].metrics["references"]:
-            raise UserError(
-                f"{run.directory} was scored on other sentences than {known[0].directory}:"
-                " their scores do not compare"
-            )
+    sources, references = list(dataset["src"]), list(dataset["tgt"])
+    if metrics.digest(sources, references) != run.metrics.get("references"):
+        raise UserError(
+            f"{run.directory} was scored on other sentences than its data now hold: score it again"
+            f" (python scripts/evaluate.py run={run.directory}), or give refs=FILE"
+        )
+    return sources, references
 
 
 def groups_but_for_seed(runs: Sequence[ScoredRun]) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""What a person reads of a comparison: Markdown tables that also line up in a terminal, and the CSV file."""
+"""A comparison as Markdown tables, whose columns line up in a terminal too, and as CSV."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What a search may choose: lengths, given beginnings, and no repeated n-grams."""
+"""Constraints on a search: length limits, given prefixes, no repeated n-grams."""
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ def log_softmax(logits: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def block_repeats(log_probs: Tensor, history: Tensor, size: int) -> None:
-    """Bar, in place, each piece that would complete an n-gram of `size` pieces which its history holds already.
+    """Exclude, in place, each piece that would complete an n-gram of `size` pieces that is in the history already.
 
     `log_probs` [N, V]; `history` [N, T] are the pieces so far, without BOS.
     """
@@ -40,7 +40,7 @@ def block_repeats(log_probs: Tensor, history: Tensor, size: int) -> None:
     ngrams = history.unfold(1, size, 1)  # [N, T - size + 1, size]
     last = history[:, history.size(1) - size + 1 :].unsqueeze(1)  # [N, 1, size - 1]
     seen = (ngrams[..., :-1] == last).all(dim=-1)  # [N, T - size + 1]
-    # Adding is right where a piece is barred twice, or barred by one n-gram and left alone by another.
+    # Adding -inf or 0 is right where two n-grams concern the same piece.
     log_probs.scatter_add_(1, ngrams[..., -1], log_probs.new_zeros(seen.shape).masked_fill(seen, NEVER))
 
 
@@ -53,7 +53,7 @@ class PrefixError(ValueError):
 
 
 class Constraints:
-    """Which pieces may come next: the one place where a search changes the model's log-probabilities.
+    """The pieces that may come next. Nothing else in a search changes the model's log-probabilities.
 
     A translation of a source of |x| positions has at most `limits` and at least `minimums` pieces:
 
@@ -89,7 +89,7 @@ class Constraints:
             self.limits = self.limits.clamp(max=self._most_of_model)
         wanted = (settings.min_length_ratio * src_lengths).floor().long().clamp(min=settings.min_length)
         self.minimums = torch.minimum(self.limits, wanted)
-        # Plain numbers tell a step, without asking the device, that it has nothing to bar.
+        # Plain numbers: a step need not wait for the device to know that it has nothing to exclude.
         any_sentence = len(src_lengths) > 0
         self.smallest_limit = int(self.limits.min()) if any_sentence else 0
         self.largest_limit = int(self.limits.max()) if any_sentence else 0

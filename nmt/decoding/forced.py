@@ -1,4 +1,4 @@
-"""What a model makes of a translation that is given."""
+"""Forced decoding: log-probabilities and attention of given translations."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from nmt.models.base import Translator
 def force_decode(
     model: Translator, src: Tensor, tgt_in: Tensor, tgt_out: Tensor, *, need_weights: bool = False
 ) -> list[Hypothesis]:
-    """What the model makes of given targets: their log-probabilities and attention, one for each sentence.
+    """Log-probabilities and attention of given targets, one hypothesis for each sentence.
 
     `src` [B, S]; `tgt_in` [B, T] begins with BOS; `tgt_out` [B, T] is what follows each of its pieces, ending
     with EOS. Padded positions of `tgt_out` count for nothing. The score is the log-probability.

@@ -1,4 +1,4 @@
-"""Hypotheses, and how a search keeps track of them: a trail of its steps, and where the best ended."""
+"""Hypotheses, and the records of a search from which they are rebuilt."""
 
 import math
 from dataclasses import dataclass
@@ -113,5 +113,5 @@ def rebuild(
 
 
 def no_finite(sentence: int) -> str:
-    """What a search says of a model that gives NaN, or minus infinity alone."""
+    """The message of a search whose model gives NaN, or only minus infinity."""
     return f"the model gives sentence {sentence} of the batch no finite log-probability"

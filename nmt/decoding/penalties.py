@@ -1,4 +1,4 @@
-"""What a finished hypothesis is ranked by besides its probability (Wu et al. 2016, eq. 14).
+"""Length and coverage penalties of finished hypotheses (Wu et al. 2016, eq. 14).
 
 score(Y, X) = log p(Y | X) / length_penalty(Y) + coverage_penalty(X, Y)
 """

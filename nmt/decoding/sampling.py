@@ -1,4 +1,4 @@
-"""Searches that follow each hypothesis alone: the most probable piece at each step, or one drawn by chance."""
+"""Greedy search and sampling: each hypothesis is extended alone."""
 
 import hashlib
 from collections.abc import Callable
@@ -122,7 +122,7 @@ def _follow(
     width: int,
     need_weights: bool,
 ) -> list[list[Hypothesis]]:
-    """Extend `width` hypotheses of each sentence of `src` [B, S], each by what `choose` says, until it ends.
+    """Extend `width` hypotheses of each sentence of `src` [B, S] by the pieces that `choose` gives, until EOS.
 
     A sentence leaves the batch when all of its hypotheses have ended.
     """

@@ -1,4 +1,4 @@
-"""Decoding as its settings say: by beam search, or by drawing."""
+"""Decoding by beam search or sampling, as the settings say."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Numbers of several runs as lines on one pair of axes, told apart by colour, dashes and marks alike."""
+"""Line plots of several runs: BLEU by sentence length, and learning curves."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Which fonts draw the words, how large a drawn word is, and what is said of a character that no font has."""
+"""Fonts for many scripts, the size of drawn text, and a warning about missing glyphs."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""A page on which a reader points at a word and sees what it attends to, or what attends to it.
+"""The interactive HTML page: point at a word to see its attention weights.
 
 One file with no scripts, styles or fonts from elsewhere. All data is text and attributes of the HTML, escaped; the
 one script is the constant below, and the page's own policy lets a browser run no other.

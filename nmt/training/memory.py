@@ -1,4 +1,4 @@
-"""The memory that a process holds."""
+"""Memory of a process."""
 
 import contextlib
 import ctypes
@@ -10,9 +10,9 @@ import torch
 
 
 def held_memory(pid: int | None = None) -> int | None:
-    """Bytes that a process (this one) holds now, without the files that it maps, which the system can drop.
+    """Bytes that a process (by default this one) holds now, without mapped files, which the system can drop.
 
-    None where the system does not tell, or the process is gone.
+    None where the system does not tell (it is not Linux), or the process has ended.
     """
     try:
         _, all_pages, mapped_pages, *_ = Path(f"/proc/{pid or 'self'}/statm").read_text().split()  # Linux
@@ -28,17 +28,16 @@ def most_memory() -> int:
 
 
 def give_back() -> None:
-    """Return to the system what the C library's allocator holds for nobody.
+    """Return memory that the C library has freed but kept to the system.
 
-    Of tensors of many sizes it keeps ever more, in gaps that the next ones do not fit. Only glibc has such a call, and
-    only it has the need.
+    glibc keeps ever more of it after tensors of many sizes. Only glibc has this call.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether there was no memory to be had: by Python, or by torch, which on the CPU has no exception of its own."""
+    """Whether an error says that memory ran out. On the CPU torch has no exception of its own for it."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     said = str(error) if isinstance(error, RuntimeError) else ""

@@ -1,4 +1,4 @@
-"""Times and places."""
+"""Adverbials of time and place."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""When to translate, score, draw, watch, average and save during training."""
+"""Callbacks of training: scores, pictures, checkpoints, averaged weights, interrupts, losses and memory."""
 
 from nmt.training.callbacks.alignments import DrawAlignments, alignment_error, fixed_sentences, word_weights
 from nmt.training.callbacks.averaging import ExponentialMovingAverage

@@ -1,4 +1,4 @@
-"""An average of the weights over training that takes their place wherever the model is used, but for training."""
+"""Exponential moving average of the weights."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checkpoints from which a run goes on as if it had never stopped."""
+"""Checkpoints: when they are written, what they hold, and how a file is written whole."""
 
 import contextlib
 import io
@@ -237,7 +237,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             if target.name == "last.ckpt" and target.exists():
                 target.replace(target.with_name("previous.ckpt"))
             temporary.replace(target)
-            _flush_directory(target.parent)
         except (OSError, RuntimeError) as error:  # torch's writer turns a failed write into a RuntimeError
             cause = error if isinstance(error, OSError) else error.__context__
             if isinstance(cause, OSError):
@@ -246,12 +245,3 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         finally:
             with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
                 temporary.unlink()
-
-
-def _flush_directory(directory: Path) -> None:
-    """Make a rename outlast a loss of power."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

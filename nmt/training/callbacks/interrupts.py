@@ -1,4 +1,4 @@
-"""Signals that end a run."""
+"""Ctrl-C and SIGTERM: the run saves a checkpoint and ends."""
 
 import logging
 import signal
@@ -24,8 +24,8 @@ class Interrupted(BaseException):
 class SaveOnInterrupt(Callback):
     """Ctrl-C or SIGTERM ends the run before the next batch and saves `last.ckpt`; a second one ends it at once.
 
-    The signal only leaves a note, which is read between batches: an interrupt in the middle of a step could be
-    lost inside a library, and would save weights from the middle of an update. Where gradients are accumulated,
+    The signal is noted and handled between batches: an exception in the middle of a step could be lost inside a
+    library, and would save weights from the middle of an update. Where gradients are accumulated,
     the optimizer step at hand is finished first. Raises Interrupted.
     """
 

@@ -1,4 +1,4 @@
-"""Losses that are watched: those that are no numbers, and those that jump."""
+"""Callbacks that watch the loss for NaN, infinity and sudden jumps."""
 
 import json
 import logging

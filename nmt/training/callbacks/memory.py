@@ -1,4 +1,4 @@
-"""The batch that needs the most memory, before all others; and whether what is held grows."""
+"""Callbacks that watch memory: the largest batch is tried first, and the memory of the process is logged."""
 
 from typing import Any
 
@@ -51,16 +51,12 @@ class TryLargestBatch(Callback):
 
 
 class LogMemory(Callback):
-    """Logs the MiB that rank 0 holds at each validation, so that what grows is seen: `train/memory`.
+    """Logs the MiB that rank 0 holds at each validation, `train/memory`, so that a leak is seen.
 
-    What the allocator holds for nobody is given back before, and every `OFTEN` batches. Files that are mapped, as the
-    cached corpus is, do not count; where the system does not tell, the most so far is logged. On a GPU its tensors are
-    `train/gpu_memory`.
+    The C library's unused memory is returned to the system before, and every `OFTEN` batches. Mapped files, such as
+    the cached corpus, do not count. Where the system does not tell, the highest value so far is logged. On a GPU,
+    `train/gpu_memory` counts its tensors.
     """
-
-    def __init__(self) -> None:
-        self.first: int | None = None  # bytes at the first validation and the last, of this start of the run
-        self.last: int | None = None
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -70,9 +66,7 @@ class LogMemory(Callback):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         give_back()
-        self.last = held_memory() or most_memory()
-        self.first = self.last if self.first is None else self.first
-        metrics = {"train/memory": self.last / 2**20}
+        metrics = {"train/memory": (held_memory() or most_memory()) / 2**20}
         if pl_module.device.type == "cuda":
             metrics["train/gpu_memory"] = torch.cuda.memory_allocated(pl_module.device) / 2**20
         for logger in trainer.loggers:

@@ -1,4 +1,4 @@
-"""The bar on the terminal."""
+"""The progress bar."""
 
 import time
 from datetime import timedelta

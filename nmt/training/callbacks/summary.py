@@ -1,4 +1,4 @@
-"""What a run came to, in a few lines."""
+"""The summary that a run prints at its end."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +8,6 @@ import lightning as L
 import torch
 
 from nmt.training.callbacks.checkpoints import Checkpoints
-from nmt.training.callbacks.memory import LogMemory
 from nmt.training.memory import most_memory
 
 
@@ -21,7 +20,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
         f"{_counted(trainer.current_epoch, 'epoch')}, {_counted(trainer.global_step, 'step')}",
         f"time     {timedelta(seconds=round(seconds))} over {tokens:,} target pieces, "
         f"{tokens / max(seconds, 1e-9):,.0f} a second",
-        f"memory   {peak_memory(trainer.strategy.root_device) / 2**30:.2f} GiB at most{_growth(trainer)}",
+        f"memory   {peak_memory(trainer.strategy.root_device) / 2**30:.2f} GiB at most",
     ]
     kept = trainer.checkpoint_callback
     if isinstance(kept, Checkpoints) and kept.best_score is not None:
@@ -43,14 +42,3 @@ def peak_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return most_memory()
-
-
-def _growth(trainer: L.Trainer) -> str:
-    """`; this process held 350 MiB at the first validation and 352 MiB at the last`; empty without LogMemory."""
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, LogMemory) and callback.first is not None and callback.last is not None:
-            first, last = (each / 2**20 for each in (callback.first, callback.last))
-            return (
-                f"; this process held {first:.0f} MiB at the first validation and {last:.0f} MiB at the last"
-            )
-    return ""

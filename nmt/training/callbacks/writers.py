@@ -1,4 +1,4 @@
-"""TensorBoard's writers: what is logged is in the file when the call returns, or the run ends with the file's name."""
+"""TensorBoard writers without a background thread: an event is in the file when the call returns."""
 
 import os
 import socket
