@@ -36,8 +36,12 @@ def _of_choices(name: str, choices: tuple[str, ...]) -> DictConfig:
     return by_hydra(name, list(choices))
 
 
-def by_choices(config_name: str, overrides: Sequence[str]) -> DictConfig:
+def by_choices(
+    config_name: str, overrides: Sequence[str] = (), return_hydra_config: bool = False
+) -> DictConfig:
     """As hydra.compose, which is slow: it is asked once for each set of choices, and values are set in a copy."""
+    if return_hydra_config:
+        return by_hydra(config_name, list(overrides), return_hydra_config)
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     choices = [each for each in parsed if (CONFIGS / each.key_or_group).is_dir()]
     cfg = copy.deepcopy(_of_choices(config_name, tuple(str(each.input_line) for each in choices)))
@@ -48,7 +52,7 @@ def by_choices(config_name: str, overrides: Sequence[str]) -> DictConfig:
 def compose(config_name: str, *overrides: str) -> DictConfig:
     """The configuration of a command."""
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
-        return by_choices(config_name, overrides)
+        return hydra.compose(config_name, list(overrides))
 
 
 class Ended(NamedTuple):
@@ -122,7 +126,6 @@ def _ended(
         for variable in ("HYDRA_FULL_ERROR", "PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
             patch.setenv(variable, "1")  # what the command sets is put back
         patch.setattr(entry, "_failed_jobs", [])
-        patch.setattr(hydra, "compose", by_choices)
         patch.setattr(sys, "argv", [f"{name}.py", *arguments])
         patch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
         patch.setattr(sys, "stdout", stdout or out)

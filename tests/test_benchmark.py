@@ -12,11 +12,16 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
+from torch.utils.flop_counter import FlopCounterMode
 
 from nmt import benchmark, kernels
-from nmt.benchmark import TrainingStep, steps, subjects
+from nmt.benchmark import Product, TrainingStep, corpora, steps, subjects
+from nmt.benchmark.corpora import Start
 from nmt.commands import benchmark as command
+from nmt.commands import checks
 from nmt.commands.settings import settle
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
@@ -41,6 +46,9 @@ def caching_as_before():
 def compose(*overrides: str):
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         return hydra.compose("benchmark", overrides=["name=tiny", *overrides])
+
+
+IN_PLACE = {torch.ops.aten.addmm_: lambda _, left, right, **__: 2 * left[0] * left[1] * right[1]}
 
 
 def make_step(
@@ -81,6 +89,72 @@ def make_batches(num_batches: int = 2):
 
 
 # --- what is counted ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (lambda x: nn.Linear(8, 3)(x), {(1, 20, 8, 3): 1}),
+        (lambda x: x @ torch.ones(8), {(1, 20, 8, 1): 1}),
+        (lambda x: nn.GRU(8, 16, batch_first=True)(x), {(1, 20, 8, 48): 1, (1, 4, 16, 48): 5}),
+        (lambda x: nn.LSTM(8, 16, batch_first=True)(x), {(1, 20, 8, 64): 1, (1, 4, 16, 64): 5}),
+        (lambda x: F.scaled_dot_product_attention(x, x, x), {(4, 5, 8, 5): 1, (4, 5, 5, 8): 1}),
+    ],
+    ids=["linear", "vector", "gru", "lstm", "fused attention"],
+)
+def test_products_are_those_of_the_equations(run, expected):
+    """x [4, 5, 8]; recurrent layers read all 5 positions at once and step their states one by one."""
+    products = benchmark.count_products(partial(run, torch.randn(4, 5, 8)))
+    assert products == {Product(*shape, torch.float32): count for shape, count in expected.items()}
+
+
+@pytest.mark.parametrize("kernels", ["fast", "plain"])
+@pytest.mark.parametrize("model", ["gru", "transformer"])
+def test_a_training_step_multiplies_as_often_as_pytorch_counts(model, kernels, monkeypatch):
+    """But for the gradient of the encoder's first states, zeros that nothing learns: torch's layer leaves it out."""
+    # PyTorch does not count oneDNN's products.
+    monkeypatch.setattr("nmt.kernels.packed._available", lambda dtype: False)
+    step, batches = make_step(model, kernels=kernels), make_batches()
+    products = benchmark.products_of(step, batches)
+    ours = sum(count * part.operations for each, count in products.items() for part in each.with_gradients())
+    unlearnt = (
+        sum(2 * (2 * len(batch.src) * 8 * 24) for batch in batches)
+        if (model, kernels) == ("gru", "plain")
+        else 0
+    )
+    with (
+        FlopCounterMode(display=False, custom_mapping=IN_PLACE) as counter,
+        sdpa_kernel(SDPBackend.MATH),
+    ):
+        for batch in batches:
+            step(batch)
+    assert ours - unlearnt == counter.get_total_flops()
+
+
+def test_what_is_computed_twice_to_save_memory_counts_once():
+    plain, twice = (make_step("gru", f"decoder.gradient_checkpointing={each}") for each in ("false", "true"))
+    batches = make_batches()
+    assert sum(
+        count * each.operations for each, count in benchmark.products_of(plain, batches).items()
+    ) == sum(count * each.operations for each, count in benchmark.products_of(twice, batches).items())
+
+
+def test_counting_leaves_the_random_numbers_of_training_alone():
+    step, batches = make_step("gru"), make_batches()
+    state = torch.get_rng_state()
+    benchmark.products_of(step, batches)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_costs_hold_every_operation_of_the_products_and_their_gradients():
+    products = {Product(1, 3, 4, 5, torch.float32): 6, Product(1, 7, 4, 5, torch.float32): 1}
+    products[Product(2, 3, 4, 5, torch.float32)] = 2
+    costs = benchmark.measure_products(products, torch.device("cpu"))
+    assert {name: cost.operations for name, cost in costs.items()} == {
+        "4 x 5": 3 * 2 * (6 * 3 + 7) * 4 * 5,
+        "between activations": 3 * 2 * 2 * 2 * 3 * 4 * 5,
+    }
+    assert all(cost.seconds > 0 for cost in costs.values())
 
 
 def test_tokens_and_padding_are_those_of_a_count_by_hand():
@@ -167,6 +241,13 @@ def test_a_turn_measures_what_its_figures_are_called(chosen, monkeypatch):
     assert figures["beam_sentences_per_second"] == num_sentences / 8
 
 
+def test_products_are_in_the_precision_that_is_measured():
+    batches = make_batches(1)
+    for precision, dtype in (("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)):
+        step = make_step("transformer", precision=precision)
+        assert {product.dtype for product in benchmark.products_of(step, batches)} >= {dtype}
+
+
 def test_each_turn_has_other_batches_while_there_are_any():
     assert benchmark.in_turns([1, 2, 3, 4, 5], 3, 2) == [[1, 2], [3, 4], [5, 1]]
     assert benchmark.in_turns([1], 2, 3) == [[1], [1]]
@@ -228,7 +309,12 @@ def test_two_results_without_a_variant_in_common_are_not_compared():
 
 @pytest.mark.parametrize(
     "text",
-    ["5", '{"machine": {}}'],
+    [
+        "5",
+        '{"machine": {}, "variants": {"gru": {}}}',
+        '{"machine": {}, "variants": {"gru": {"measures": {"efficiency": 3}}}}',
+        '{"machine": {}, "variants": ["gru"]}',
+    ],
 )
 def test_a_file_that_holds_no_measurements_is_named(text, tmp_path):
     (tmp_path / "a.json").write_text(text)
@@ -275,7 +361,13 @@ def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_pa
     for variant in result["variants"].values():
         measures = variant["measures"]
         assert set(measures) >= set(benchmark.LABELS) - {"memory_mib", "startup_seconds"}
-        assert all(len(measures[key]["values"]) == 2 for key in ("loader_share", "beam_sentences_per_second"))
+        efficiency, trained, alone = (
+            np.array(measures[key]["values"]) for key in ("efficiency", "train_gflops", "products_gflops")
+        )
+        np.testing.assert_allclose(efficiency, trained / alone)
+        assert sum(part["share"] for part in variant["products"].values()) == pytest.approx(1)
+        assert 0 < sum(variant["operators"].values()) <= 1 + 1e-9
+        assert all(len(measures[key]["values"]) == 2 for key in ("efficiency", "beam_sentences_per_second"))
     for text in ("ratio to luong_dot", "training, target tokens/s", "padding", "torch"):
         assert text in printed
     script.compare(_files(tmp_path / "result.json"))
@@ -286,6 +378,18 @@ def _files(file: Path):
     return compose(f"compare=[{file},{file}]").compare
 
 
+def test_training_is_told_what_the_benchmark_was_told():
+    overrides = ["name=tiny", *TINY_DATA, *SIZES["gru"], "num_batches=1", "device=cpu", "attention=none"]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
+        told = command.for_train(hydra.compose("benchmark", overrides=overrides), overrides)
+        cfg = hydra.compose("train", overrides=told)
+    assert "num_batches=1" not in told
+    assert {*TINY_DATA, *SIZES["gru"], "attention=none", "trainer.accelerator=cpu"} <= set(told)
+    leave = hydra.utils.instantiate(cfg.callbacks.leave)
+    assert leave.on_train_batch_end is benchmark.leave
+
+
+@pytest.mark.slow
 def test_start_up_ends_with_the_first_step_of_a_real_training_run():
     """A run of many epochs is over at once."""
     script = command
@@ -313,7 +417,12 @@ def test_a_process_is_watched_to_its_end_with_the_memory_that_is_its_own():
     assert start.peak is None or 200 * 2**20 < start.peak < 300 * 2**20
 
 
-def test_a_corpus_has_as_many_pairs_as_it_should(tmp_path):
+@pytest.fixture
+def small_pool(monkeypatch):
+    monkeypatch.setattr(corpora, "_POOL", 500)
+
+
+def test_a_corpus_has_as_many_pairs_as_it_should(tmp_path, small_pool):
     size = benchmark.write_corpus(tmp_path / "text", 50, num_held_out=3)
     files = {path.name: path.read_text("utf-8").splitlines() for path in (tmp_path / "text").iterdir()}
     assert {name: len(lines) for name, lines in files.items()} == {
@@ -325,11 +434,12 @@ def test_a_corpus_has_as_many_pairs_as_it_should(tmp_path):
     assert len(set(files["train.en"])) == 50
 
 
-def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
-    script = command
+@pytest.mark.parametrize("really", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_corpora_cost_is_told_for_each_size(really, tmp_path, capsys, monkeypatch, small_pool):
+    script, sizes = command, [400] if really else [400, 900]
     overrides = [
         "name=tiny",
-        "corpora=[400,900]",
+        f"corpora={sizes}".replace(" ", ""),
         f"output={tmp_path}/a.json",
         "data.tokenizer.vocab_size=400",
         "data.max_tokens=512",
@@ -340,15 +450,16 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
 
     def noted(command, what):
         commands.append(command)
-        return watch(command, what)
+        return watch(command, what) if really else Start(1.0, None)
 
     monkeypatch.setattr(benchmark, "watch", noted)
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         results = script.corpora(hydra.compose("benchmark", overrides=overrides), overrides)
     for told in ("attention=luong_dot", "trainer.accelerator=cpu", "data.max_tokens=512"):
         assert all(told in command for command in commands)
-    assert [sum("data.streaming=1000" in command for command in commands), len(commands)] == [2, 6]
-    assert [each["num_pairs"] for each in results] == [400, 900]
+    assert sum("data.streaming=1000" in command for command in commands) == len(sizes)
+    assert len(commands) == 3 * len(sizes)
+    assert [each["num_pairs"] for each in results] == sizes
     assert json.loads((tmp_path / "a.json").read_text())["corpora"] == results
     for each in results:
         assert each["num_batches"] >= each["num_pairs"] * 20 / 512
@@ -364,7 +475,7 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
         (["attentions=[none]", "variants={a:[]}"], "not both"),
         (["attentions=[]"], "nothing to compare"),
         (["attentions=5"], "attentions=5: Input should be a valid array"),
-        (["variants=foo"], "variants=foo: Input should be a valid object"),
+        (["variants=foo"], "variants=foo: Input should be an object"),
         (["variants={a:foo}"], "variants.a=foo: Input should be a valid array"),
         (["variants={a:['beam_size=null']}"], "beam_size=null: Input should be a valid integer"),
         (["repeats=0"], "repeats=0"),
@@ -375,6 +486,7 @@ def test_what_corpora_cost_is_told_for_each_size(tmp_path, capsys, monkeypatch):
         (["variants={a:['beam_size=0']}"], "beam_size=0"),
         (["device=tpu"], "device=tpu"),
         (["output=no_such_folder/a.json"], "no folder no_such_folder"),
+        (["compare=[no_such_file]"], "no_such_file: no such file"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
@@ -383,6 +495,7 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
         with pytest.raises(UserError, match=message):  # noqa: PT012
             settle(cfg, "benchmark", overrides)
+            checks.benchmark(cfg, overrides)
             script.benchmark(cfg, overrides)
 
 

@@ -16,13 +16,13 @@ import yaml
 from sacrebleu.metrics import BLEU
 
 from nmt import metrics
-from nmt.commands import checks
 from nmt.commands import compare as compare_command
+from nmt.commands.settings import settle
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import groups_but_for_seed, label_experiments, label_runs, read_run
 from nmt.errors import UserError
 from nmt.run.files import find_runs
-from tests.test_commands import call_unread
+from tests.commands import run, unread
 
 ROOT = Path(__file__).resolve().parents[1]
 FAST = ["num_bootstrap=20", "num_trials=20", "length_bounds=[4,8]"]
@@ -109,7 +109,7 @@ def sweep(tmp_path) -> Sweep:
 def compare(*overrides: str) -> dict:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("compare", overrides=[*FAST, *overrides])
-    checks.compare(cfg, overrides)
+    settle(cfg, "compare", overrides)
     return compare_command.compare(cfg)
 
 
@@ -118,10 +118,9 @@ def test_the_command_prints_what_sacrebleu_scores_and_what_the_runs_differ_in(sw
     aer = {"score": 0.125, "precision": 0.9, "recall": 0.8}
     sweep.write("a", extra={"aer": aer, "training": training})
     sweep.write("b", attention="AdditiveAttention")
-    command = [sys.executable, str(ROOT / "scripts" / "compare.py"), f"runs={sweep.root}/runs/*", *FAST]
-    result = subprocess.run(command, capture_output=True, cwd=sweep.root, check=False)
-    assert result.returncode == 0, result.stderr.decode()
-    table = result.stdout.decode().split("\n\n")[1].splitlines()
+    ended = run("compare", f"runs={sweep.root}/runs/*", *FAST, cwd=sweep.root)
+    assert ended.status == 0, ended.err
+    table = ended.out.split("\n\n")[1].splitlines()
     assert len({len(line) for line in table}) == 1  # the columns line up
     header, _, first, second = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table)
     assert header == (
@@ -144,7 +143,7 @@ def test_the_command_prints_what_sacrebleu_scores_and_what_the_runs_differ_in(sw
     assert second[-4:] == ["–"] * 4
     assert first[2] == "–"
     assert re.fullmatch(r"[\d.<]+ / [\d.<]+", second[2])
-    for run, name in ((first, "a"), (second, "b")):
+    for row, name in ((first, "a"), (second, "b")):
         files = [
             str(sweep.root / "data" / "test.en"),
             "-i",
@@ -152,7 +151,7 @@ def test_the_command_prints_what_sacrebleu_scores_and_what_the_runs_differ_in(sw
         ]
         command = [sys.executable, "-m", "sacrebleu", *files, "-m", "bleu", "-b", "-w", "2"]
         theirs = subprocess.run(command, capture_output=True, check=True).stdout.decode().strip()
-        assert run[1].split()[0] == theirs
+        assert row[1].split()[0] == theirs
 
 
 def test_the_files_are_whole_and_agree(sweep):
@@ -283,8 +282,8 @@ def test_scores_by_length_are_those_of_the_sentences_in_each_bucket(sweep):
     for number, (low, high) in enumerate(spans):
         rows = [i for i, line in enumerate(sweep.sources) if low <= len(line.split()) <= high]
         assert found["num_sentences"][number] == len(rows)
-        for run, scores in zip(runs, found["scores"], strict=True):
-            chosen = [run.hypotheses[i] for i in rows], [[sweep.references[i] for i in rows]]
+        for scored, scores in zip(runs, found["scores"], strict=True):
+            chosen = [scored.hypotheses[i] for i in rows], [[sweep.references[i] for i in rows]]
             assert scores[number] == pytest.approx(BLEU(force=True).corpus_score(*chosen).score)
 
 
@@ -327,6 +326,7 @@ def test_scores_that_stand_apart_from_their_runs_are_compared_too(sweep, capsys)
         compare(f"runs=[{runs[1]},{greedy}]")
 
 
+@pytest.mark.slow
 def test_a_sweep_of_comparisons_leaves_nothing_behind(sweep):
     sweep.write("a")
     before = sorted(sweep.root.rglob("*"))
@@ -349,18 +349,18 @@ def test_a_sweep_of_comparisons_leaves_nothing_behind(sweep):
 def test_the_files_are_written_though_nobody_reads_the_tables(sweep):
     directory, output = sweep.write("a"), sweep.root / "unread"
     arguments = [f"runs=[{directory}]", f"output={output}", "num_bootstrap=5", "num_trials=5"]
-    result = call_unread("compare", *arguments, cwd=sweep.root)
-    assert (result.returncode, b"Traceback" in result.stderr) == (0, False)
+    with unread() as stdout:
+        ended = run("compare", *arguments, cwd=sweep.root, stdout=stdout)
+    assert ended.status == 0, ended.err
     assert {each.name for each in output.iterdir()} >= {"comparison.md", "comparison.csv", "comparison.json"}
 
 
 def test_a_run_that_was_not_scored_ends_the_command_with_one_line(sweep):
     directory = sweep.write("a")
     (directory / "metrics.json").unlink()
-    command = [sys.executable, str(ROOT / "scripts" / "compare.py"), f"runs=[{directory}]"]
-    result = subprocess.run(command, capture_output=True, cwd=sweep.root, check=False)
-    assert result.returncode == 1
-    [line] = result.stderr.decode().splitlines()
+    ended = run("compare", f"runs=[{directory}]", cwd=sweep.root)
+    assert ended.status == 1
+    [line] = ended.err.splitlines()
     assert line == (
         f"compare.py: error: {directory} has no metrics.json;"
         f" score it with: python scripts/evaluate.py run={directory} split=test"
@@ -418,9 +418,9 @@ def test_a_broken_run_directory_is_named(sweep, file, text, message):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("split=dev", "choose one of train, val, test"),
+        ("split=dev", "^split=dev: Input should be 'train', 'val' or 'test'"),
         ("num_bootstrap=0", "need resamples"),
-        ("num_bootstrap=-5", "need resamples"),
+        ("num_bootstrap=-5", "^num_bootstrap=-5: Input should be greater"),
         ("length_bounds=[5,3]", "give rising numbers"),
         ("split=val", "has no metrics_val.json"),
     ],

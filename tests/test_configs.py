@@ -17,6 +17,7 @@ from nmt.errors import UserError
 from nmt.run.building import build_translator, check
 from nmt.training.losses import cross_entropy
 from nmt.training.train import _choices
+from tests.commands import by_choices, by_hydra
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 ATTENTIONS = sorted(path.stem for path in (CONFIGS / "attention").glob("*.yaml"))
@@ -40,7 +41,32 @@ def test_every_choice_composes(choice):
     compose(choice, *needs.get(choice.split("=")[0], []))
 
 
-@pytest.mark.parametrize("callbacks", ["default", "minimal"])
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("train", []),
+        (
+            "train",
+            ["model=transformer", "model.dropout=0.3", "data.tokenizer.joint=false", "optimizer=adamw"],
+        ),
+        (
+            "train",
+            ["attention=local_p", "content=dot", "~callbacks.early_stopping", "+optimizer.foo=[1,{a: b}]"],
+        ),
+        ("train", ["data=files", "data.path='a b'", "++data.max_length=5", "seed=1", "seed=2", "name=a"]),
+        ("evaluate", ["run=[a,b]", "decoding=greedy", "decoding.beam_size=2"]),
+    ],
+)
+def test_what_the_tests_compose_is_what_hydra_composes(name, overrides):
+    """They ask it once for each set of choices."""
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+        assert by_choices(name, overrides) == by_hydra(name, overrides)
+
+
+SOME = ("coverage", "multi_head")  # the wirings that are not an attention's own are slow for the others
+
+
+@pytest.mark.parametrize("callbacks", ["default", pytest.param("minimal", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("experiment", [each for each in CHOICES if each.startswith("experiment=")])
 def test_an_experiment_goes_with_either_choice_of_callbacks(experiment, callbacks):
     found = compose(experiment, f"callbacks={callbacks}", "run_dir=here").callbacks
@@ -96,8 +122,16 @@ def test_the_other_commands_compose(name):
     assert OmegaConf.is_missing(compose(name=name), "run")
 
 
-@pytest.mark.parametrize("wiring", ["its own", *WIRINGS])
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize(
+    ("attention", "wiring"),
+    [
+        pytest.param(
+            attention, wiring, marks=[] if wiring == "its own" or attention in SOME else [pytest.mark.slow]
+        )
+        for attention in ATTENTIONS
+        for wiring in ("its own", *WIRINGS)
+    ],
+)
 def test_every_attention_builds_and_takes_a_training_step(attention, wiring):
     overrides = [f"attention={attention}", "encoder.size=8", "decoder.size=8", "model.size=6"]
     if attention == "none" and wiring == "conditional":

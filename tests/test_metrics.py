@@ -155,6 +155,7 @@ def test_a_paired_bootstrap_of_a_mean_over_sentences_is_its_definition(corpus, s
         assert result[number]["exact_match"]["p_bootstrap"] == pytest.approx((exceeding + 1) / 201)
 
 
+@pytest.mark.slow
 def test_each_test_rejects_as_often_as_it_says_where_there_is_no_difference():
     """Of pairs of systems that are right as often as each other, a twentieth have p < 0.05, a fifth p < 0.2."""
     rng = np.random.default_rng(0)

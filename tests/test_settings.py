@@ -81,6 +81,23 @@ def test_a_count_is_a_whole_number_of_at_least_one(value):
         ("nmt.decoding.DecodingSettings", {"min_length": 5, "max_length": 4}, "^part: min_length=5 is above"),
         ("nmt.metrics.Rouge", {"kind": "rouge9"}, "^part.kind=rouge9: Input should be 'rouge1'"),
         ("nmt.training.callbacks.Checkpoints", {"keep": 0}, "^part.keep=0: .* or equal to 1"),
+        ("nmt.training.callbacks.Checkpoints", {"keep": "all"}, "^part.keep=all: .* valid integer"),
+        ("nmt.training.callbacks.Checkpoints", {"keep": True}, "^part.keep=true: .* valid integer"),
+        (
+            "nmt.training.callbacks.ExponentialMovingAverage",
+            {"decay": 1.0},
+            r"^part.decay=1\.0: .* less than 1",
+        ),
+        (
+            "nmt.training.callbacks.ExponentialMovingAverage",
+            {"decay": None},
+            "^part.decay=null: .* valid number",
+        ),
+        (
+            "nmt.training.callbacks.ExponentialMovingAverage",
+            {"warmup": None},
+            "^part.warmup=null: .* valid bool",
+        ),
         ("torch.optim.Adam", {"lr": "fast"}, "^part.lr=fast: Input should be a valid number"),
         ("lightning.Trainer", {"precision": "32-true", "devices": -7, "accelerator": "cpu"}, "^part: "),
     ],

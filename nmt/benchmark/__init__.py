@@ -1,7 +1,15 @@
-"""Measurements of training and decoding: speed, memory, start-up, and what corpora of any size cost."""
+"""What training and decoding cost here, and how near that is to what this machine can multiply."""
 
 from nmt.benchmark.corpora import Start, watch, write_corpus
-from nmt.benchmark.profiles import machine, peak_memory
+from nmt.benchmark.products import (
+    Cost,
+    Product,
+    count_products,
+    measure_products,
+    measure_square,
+    products_of,
+)
+from nmt.benchmark.profiles import machine, operator_shares, peak_memory
 from nmt.benchmark.steps import (
     Leave,
     TrainingStep,

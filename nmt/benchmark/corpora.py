@@ -1,4 +1,4 @@
-"""Corpora of any size, and processes whose time and memory are measured."""
+"""What a corpus costs by its size: text of any size, and processes whose memory is watched."""
 
 import random
 import subprocess

@@ -1,4 +1,4 @@
-"""Timed work: training steps, and translations of a fixed length."""
+"""What is timed: whole training steps, and translations of a fixed length."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""A variant that takes turns with others, and its measurements."""
+"""One of the variants that take turns: what was measured of it so far."""
 
 import copy
 import itertools
@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from nmt.benchmark.profiles import peak_memory
+from nmt.benchmark.products import Cost, measure_products, measure_square, products_of
+from nmt.benchmark.profiles import operator_shares, peak_memory
 from nmt.benchmark.steps import TrainingStep, decode_seconds, first, num_target_tokens, train_seconds
 from nmt.benchmark.tables import LABELS, summary
 from nmt.data.batching import Batch
@@ -37,6 +38,8 @@ class Subject:
         self.turns, self.decoding = turns, decoding
         self.device = turns[0][0].src.device
         self.figures: dict[str, list[float]] = {}
+        self.operators: dict[str, float] = {}
+        self.costs: dict[str, Cost] = {}
         batches = itertools.chain.from_iterable(turns)
         largest = max(batches, key=lambda batch: batch.src.numel() + batch.tgt_in.numel())
         memory = peak_memory(lambda: train_seconds(build(), [largest] * 2), self.device)
@@ -45,21 +48,34 @@ class Subject:
         self.step = build()
 
     def take_turn(self, turn: int, loader: Iterable[Batch]) -> None:
-        """Measure everything once, on the batches of this turn; the first, turn 0, does not count."""
+        """Measure everything once, on the batches of this turn; the first, turn 0, does not count.
+
+        The products stand just after the training they are held against: before it they would have their shapes made
+        ready for it, which is a part of what training costs.
+        """
         batches = self.turns[turn]
         seconds = train_seconds(self.step, batches)
+        products = products_of(self.step, batches)
+        costs = measure_products(products, self.device)
         translator = self.step.module.translator
+        alone = sum(cost.seconds for cost in costs.values())
+        operations = sum(cost.operations for cost in costs.values())
         waiting = self._waiting_seconds(loader, len(batches))
         sources = [batch.src for batch in batches[: self.decoding.num_batches]]
         num_sentences = sum(len(src) for src in sources)
         decode = partial(self._decode_seconds, self._decoder(), sources)
         figures = {
             "train_tokens_per_second": num_target_tokens(batches, translator.pad_id) / seconds,
+            "efficiency": alone / seconds,
+            "train_gflops": operations / seconds / 1e9,
+            "products_gflops": operations / alone / 1e9,
+            "square_gflops": measure_square(self.device, next(iter(products)).dtype).gflops,
             "loader_share": waiting / (waiting + seconds),
             "greedy_sentences_per_second": num_sentences / decode(beam_size=1),
             "beam_sentences_per_second": num_sentences / decode(beam_size=self.decoding.beam_size),
         }
         if turn > 0:
+            self.costs = costs
             for key, value in figures.items():
                 self.figures.setdefault(key, []).append(value)
 
@@ -82,8 +98,18 @@ class Subject:
         first(loader, num_batches, self.device)
         return time.perf_counter() - started
 
+    def find_operators(self, num_operators: int) -> None:
+        """Profile the training; after the turns, as it slows what it watches."""
+        self.operators = operator_shares(self.step, self.turns[-1], num_operators=num_operators)
+
     def result(self) -> dict[str, Any]:
+        total = sum(cost.seconds for cost in self.costs.values())
         return {
             "num_parameters": sum(p.numel() for p in self.step.module.parameters()),
             "measures": {key: summary(self.figures[key]) for key in LABELS if key in self.figures},
+            "products": {
+                name: {"share": cost.seconds / total, "gflops": cost.gflops}
+                for name, cost in self.costs.items()
+            },
+            "operators": self.operators,
         }

@@ -1,4 +1,4 @@
-"""Tables of repeated measurements: medians with their spread, and ratios."""
+"""Figures of measurements that were repeated, as a person reads them: medians with their spread, and ratios."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,10 @@ from typing import Any
 
 LABELS = {
     "train_tokens_per_second": "training, target tokens/s",
+    "efficiency": "efficiency",
+    "train_gflops": "products in training, GFLOP/s",
+    "products_gflops": "products alone, GFLOP/s",
+    "square_gflops": "a large square one, GFLOP/s",
     "loader_share": "share of waiting for batches",
     "memory_mib": "memory of training, MiB",
     "greedy_sentences_per_second": "greedy, sentences/s",
@@ -30,11 +34,12 @@ def paired_ratio(values: Sequence[float], baseline: Sequence[float]) -> dict[str
 
 
 def report(result: dict[str, Any]) -> str:
-    """All that was measured, as tables: rates, and ratios to the first variant."""
+    """All that was measured, as tables: rates, ratios to the first variant, where time goes."""
     variants = result["variants"]
     sections = [_facts(result), _measures(variants)]
     if len(variants) > 1:
         sections.append(_ratios(variants))
+    sections += [_time(name, variant) for name, variant in variants.items()]
     return "\n\n".join(sections)
 
 
@@ -166,10 +171,26 @@ def _ratios(variants: Mapping[str, Any]) -> str:
     return _table([f"ratio to {first}", *others], rows)
 
 
+def _time(name: str, variant: Mapping[str, Any]) -> str:
+    products = [
+        [f"  {shape}", f"{part['share']:.1%}", f"{part['gflops']:,.1f} GFLOP/s"]
+        for shape, part in list(variant["products"].items())[:5]
+    ]
+    operators = [[f"  {operator}", f"{share:.1%}"] for operator, share in variant["operators"].items()]
+    return "\n".join(
+        [
+            f"{name}: the products' time by the matrix multiplied with",
+            _table([], products),
+            f"{name}: the step's time by operator",
+            _table([], operators),
+        ]
+    )
+
+
 def _figure(key: str, figure: Mapping[str, float] | None) -> str:
     if figure is None:
         return ""
-    if key == "loader_share":
+    if key in ("efficiency", "loader_share"):
         return _spread(figure, ".1%")
     return _spread(figure, ",.0f" if figure["median"] >= 1000 else ".3g")
 
@@ -182,7 +203,7 @@ def _spread(figure: Mapping[str, float], form: str) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, the first to the left, the others to the right."""
-    lines = [head, *rows]
+    lines = [head, *rows] if head else list(rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(

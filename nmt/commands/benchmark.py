@@ -1,4 +1,4 @@
-"""Measure how fast models train and decode, and what memory and start-up cost."""
+"""Measure how fast models train and decode, what memory they take, and where the time goes."""
 
 import itertools
 import json
@@ -73,7 +73,8 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 bar.update()
             order.rotate(-1)  # who comes later finds shapes of products made ready: each is first in its turn
         for name, (each, own) in composed.items():
-            bar.set_description(f"{name}: start-up")
+            bar.set_description(f"{name}: where time goes, start-up")
+            subjects[name].find_operators(cfg.num_operators)
             if cfg.startup:
                 seconds = startup_seconds(each, own)
                 subjects[name].figures["startup_seconds"] = [seconds]
@@ -313,6 +314,11 @@ def compare(files: Sequence[str]) -> None:
         print(measure.compare(*results))
     except ValueError as error:
         raise UserError(str(error)) from error
+    except (AttributeError, LookupError, TypeError) as error:
+        both = " or ".join(map(str, files))
+        raise UserError(
+            f"{both} was not written by benchmark.py ({type(error).__name__}: {error})"
+        ) from error
 
 
 def main(cfg: DictConfig) -> None:

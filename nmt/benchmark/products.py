@@ -1,0 +1,154 @@
+"""The matrix products of a training step, and how fast this machine does them by themselves.
+
+    efficiency = seconds of a step's matrix products by themselves / seconds of the whole step
+
+The products are those of the forward pass, `C = A B`, and the two that each of them needs for the gradient,
+`dA = dC B^T` and `dB = A^T dC`. They are measured in their own shapes, back to back on operands in cache, so
+that 1 is what no rewriting around the products can pass; joining many small products into a large one can.
+"""
+
+import statistics
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nmt.benchmark.steps import TrainingStep, stopwatch
+from nmt.data.batching import Batch
+
+SQUARE = {"cpu": 1024, "cuda": 8192}  # the product that stands for what a device can do at best
+_MOST_CALLS, _ROUND_SECONDS = 10, 0.0004  # in a round, for one shape
+_MOST_ROUNDS, _ENOUGH_SECONDS = 5, 0.02
+
+
+class Product(NamedTuple):
+    """`num` products [rows, inner] @ [inner, columns] in one call."""
+
+    num: int
+    rows: int
+    inner: int
+    columns: int
+    dtype: torch.dtype
+
+    @property
+    def operations(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.num * self.rows * self.inner * self.columns
+
+    def with_gradients(self) -> tuple["Product", "Product", "Product"]:
+        """Itself, `dA = dC B^T` and `dB = A^T dC`."""
+        num, rows, inner, columns, dtype = self
+        return (
+            self,
+            Product(num, rows, columns, inner, dtype),
+            Product(num, inner, rows, columns, dtype),
+        )
+
+
+class _Recorder(TorchDispatchMode):
+    """Counts the products that are called for by their shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products: Counter[Product] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"):
+            left, right = [each for each in args if isinstance(each, Tensor)][-2:]
+            columns = right.size(-1) if right.dim() > 1 else 1
+            num = left.size(0) if left.dim() == 3 else 1
+            rows = left.size(-2) if left.dim() > 1 else 1
+            self.products[Product(num, rows, left.size(-1), columns, left.dtype)] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def count_products(run: Callable[[], Any]) -> Counter[Product]:
+    """The matrix products of `run()`, on whichever device, with how often each is called for.
+
+    Fused kernels (an LSTM of oneDNN, all recurrence of cuDNN, fused attention) would hide theirs: here they
+    are taken apart. Attention counts as a whole [T, S] where a fused kernel may leave out what a mask hides.
+    """
+    recorder = _Recorder()
+    with (
+        warnings.catch_warnings(action="ignore"),  # setting oneDNN's flag speaks of GPUs that are not there
+        torch.backends.mkldnn.flags(enabled=False),
+        torch.backends.cudnn.flags(enabled=False),
+        sdpa_kernel(SDPBackend.MATH),
+        recorder,
+    ):
+        run()
+    return recorder.products
+
+
+def products_of(step: TrainingStep, batches: Iterable[Batch]) -> Counter[Product]:
+    """The forward products of a training step on each of `batches`; what is computed twice counts once."""
+    products: Counter[Product] = Counter()
+    for batch in batches:
+        with torch.random.fork_rng(), torch.no_grad():  # a forward pass may compute gradients beside it
+            products += count_products(partial(step.loss, batch))
+    return products
+
+
+class Cost(NamedTuple):
+    """Seconds and operations (multiplications and additions)."""
+
+    seconds: float
+    operations: int
+
+    @property
+    def gflops(self) -> float:
+        """10^9 operations a second."""
+        return self.operations / self.seconds / 1e9
+
+
+def measure_products(products: Mapping[Product, int], device: torch.device) -> dict[str, Cost]:
+    """What the forward products and their gradients cost by themselves, by the matrix that is multiplied with.
+
+    Products of many pairs of matrices at once, as attention has them, are taken together.
+    """
+    costs: dict[str, Cost] = {}
+    for product, count in products.items():
+        name = f"{product.inner} x {product.columns}" if product.num == 1 else "between activations"
+        before = costs.get(name, Cost(0.0, 0))
+        parts = product.with_gradients()
+        seconds = sum(_seconds_a_call(part, device) for part in parts)
+        operations = sum(part.operations for part in parts)
+        costs[name] = Cost(before.seconds + count * seconds, before.operations + count * operations)
+    return dict(sorted(costs.items(), key=lambda item: -item[1].seconds))
+
+
+def measure_square(device: torch.device, dtype: torch.dtype) -> Cost:
+    """A large square product: what this device can do at best."""
+    size = SQUARE[device.type]
+    product = Product(1, size, size, size, dtype)
+    return Cost(_seconds_a_call(product, device), product.operations)
+
+
+def _seconds_a_call(product: Product, device: torch.device) -> float:
+    """The median over a few rounds of the mean seconds of a call: what interrupts one round counts for nothing."""
+    num, rows, inner, columns, dtype = product
+    left = torch.ones(num, rows, inner, dtype=dtype, device=device)
+    right = torch.ones(num, inner, columns, dtype=dtype, device=device)
+    multiply: Callable[[Tensor, Tensor], Tensor] = torch.bmm
+    if num == 1:
+        left, right, multiply = left[0], right[0], torch.mm
+
+    def seconds_of(calls: int) -> float:
+        with stopwatch(device) as seconds:
+            for _ in range(calls):
+                multiply(left, right)
+        return seconds[0]
+
+    seconds_of(1)
+    calls = min(_MOST_CALLS, 1 + int(_ROUND_SECONDS / seconds_of(1)))
+    means: list[float] = []
+    while not means or (len(means) < _MOST_ROUNDS and sum(means) * calls < _ENOUGH_SECONDS):
+        means.append(seconds_of(calls) / calls)
+    return statistics.median(means)
