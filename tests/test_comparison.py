@@ -387,7 +387,7 @@ def test_references_from_a_file_stand_in_for_data_that_are_gone(sweep):
         sweep.write(name)
     expected = compare(f"runs={sweep.root}/runs")["runs"]
     (sweep.root / "data").rename(sweep.root / "moved")
-    with pytest.raises(UserError, match=r"runs/a: .*data does not exist.*refs=FILE"):
+    with pytest.raises(UserError, match=r"runs/a: .*data is no folder.*refs=FILE"):
         compare(f"runs={sweep.root}/runs")
     result = compare(f"runs={sweep.root}/runs", f"refs={sweep.root}/moved/test.en")
     assert result["runs"] == expected
