@@ -830,7 +830,7 @@ def test_a_full_disk_leaves_no_half_cache_or_tokenizer(trained, tmp_path):
     with full_disk(1000):
         with pytest.raises(UserError, match=r"cannot write the cache .*set data.cache_dir"):
             read_files(tmp_path / "data", src_lang="en", tgt_lang="vi", cache_dir=tmp_path / "cache")
-        with pytest.raises(UserError, match="joint.model: cannot write"):
+        with pytest.raises(UserError, match=r"joint\.model: cannot write"):
             tokenizer.save(tmp_path / "tokenizer")
     assert {name: each for name, each in digests(tmp_path).items() if not name.endswith(".lock")} == before
 
