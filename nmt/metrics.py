@@ -150,26 +150,13 @@ def score(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
-    names: Sequence[str] = ("bleu", "chrf", "ter"),
     num_bootstrap: int = 1000,
-    tokenize: str = "13a",
     lowercase: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """`score_with` the metrics of translation that `names` lists; `lowercase` is for BLEU and chrF.
-
-    Raises UserError also for a metric or a tokenisation that sacreBLEU has not.
-    """
-    known: dict[str, Metric] = {
-        "bleu": Bleu(tokenize=tokenize, lowercase=lowercase),
-        "chrf": Chrf(lowercase=lowercase),
-        "ter": Ter(),
-    }
-    for name in names:
-        if name not in known:
-            raise UserError(f"no metric {name!r}: choose from {', '.join(known)}")
-    return score_with(
-        {name: known[name] for name in names}, hypotheses, references, num_bootstrap=num_bootstrap
-    )
+    """`score_with` BLEU, chrF and TER, BLEU and chrF of lower-cased text where `lowercase` is set."""
+    bleu, chrf = Bleu(tokenize="13a", lowercase=lowercase), Chrf(lowercase=lowercase)
+    metrics: dict[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": Ter()}
+    return score_with(metrics, hypotheses, references, num_bootstrap=num_bootstrap)
 
 
 def score_with(

@@ -44,7 +44,7 @@ def test_scores_signatures_and_intervals_equal_sacrebleus_command_line(corpus, t
 
 
 def test_without_resamples_there_is_no_interval(corpus):
-    [result] = metrics.score(*corpus, names=["bleu"], num_bootstrap=0).values()
+    result = metrics.score(*corpus, num_bootstrap=0)["bleu"]
     assert result["ci"] is None
     assert "bs:" not in result["signature"]
 
@@ -74,17 +74,17 @@ def test_resamples_without_any_match_still_give_an_interval():
 def test_lowercase_and_tokenisation_equal_sacrebleus(corpus):
     hypotheses, references = corpus
     settings = {"lowercase": True, "tokenize": "intl"}
-    [ours] = metrics.score(hypotheses, references, names=["bleu"], num_bootstrap=0, **settings).values()
+    [ours] = metrics.score_with(
+        {"bleu": metrics.Bleu(**settings)}, hypotheses, references, num_bootstrap=0
+    ).values()
     theirs = BLEU(**settings)
     assert ours["score"] == pytest.approx(theirs.corpus_score(hypotheses, [references]).score)
     assert ours["signature"] == str(theirs.get_signature())
 
 
-def test_a_metric_or_tokenisation_that_is_none_is_refused():
-    with pytest.raises(UserError, match="no metric 'bleux': choose from bleu, chrf, ter"):
-        metrics.score(["a"], ["a"], names=["bleux"])
+def test_a_tokenisation_that_is_none_is_refused():
     with pytest.raises(UserError, match="no tokenisation '14a'"):
-        metrics.score(["a"], ["a"], tokenize="14a")
+        metrics.Bleu(tokenize="14a", lowercase=False)
 
 
 @pytest.fixture(scope="module")

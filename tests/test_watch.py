@@ -3,12 +3,10 @@
 import ctypes
 import html
 import json
-import logging
 import math
 import operator
 import re
 import warnings
-from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,9 +23,7 @@ from nmt.training.callbacks import (
     ScoreValidation,
     StopOnNonfinite,
     TryLargestBatch,
-    WarnOfSpikes,
 )
-from nmt.training.callbacks.losses import num_deviations_above
 from nmt.training.callbacks.memory import OFTEN
 from nmt.training.callbacks.randomness import random_state
 from nmt.training.callbacks.scores import _as_it_is
@@ -83,41 +79,6 @@ def test_the_rows_of_the_whole_window_are_named(tmp_path):
     with pytest.raises(UserError, match="gradient norm is nan"):
         callback.on_train_batch_end(trainer(), module, {"loss": torch.tensor(2.0)}, second, 1)
     assert json.loads((tmp_path / "nonfinite_batch.json").read_text())["rows"] == [0, 1, 2, 3, 7, 8]
-
-
-def test_deviations_are_those_of_numpy():
-    losses = np.random.default_rng(0).normal(3.0, 0.2, 40)
-    expected = (4.0 - losses.mean()) / losses.std(ddof=1)
-    assert num_deviations_above(4.0, deque(losses)) == pytest.approx(expected, abs=1e-10)
-    assert num_deviations_above(4.0, deque(losses[:9])) == 0.0
-
-
-def test_a_jump_is_warned_of_and_logged_at_its_own_step_once(caplog):
-    logged: list[tuple[dict[str, float], int]] = []
-    logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append((metrics, step)))
-    watched = trainer(loggers=[logger])
-    losses = [3.0, 3.1, 2.9] * 5 + [9.0, 3.0, 3.0]
-
-    def watch(callback: WarnOfSpikes, numbers: range) -> None:
-        for number in numbers:
-            module = SimpleNamespace(logged_loss=(10 * number, losses[number - 1]))
-            for _ in range(3):  # batches between two logged steps
-                callback.on_train_batch_start(watched, module, None, 0)
-
-    with caplog.at_level(logging.WARNING):
-        whole = WarnOfSpikes(num_deviations=6.0, window=20)
-        watch(whole, range(1, 19))
-        [(metrics, step)] = logged
-        assert step == 160
-        assert metrics["train/loss_spike"] > 6
-        assert "step 160: the loss is 9.000" in caplog.text
-        logged.clear()
-        first, second = (WarnOfSpikes(num_deviations=6.0, window=20) for _ in range(2))
-        watch(first, range(1, 13))
-        second.load_state_dict(first.state_dict())
-        watch(second, range(13, 19))
-        assert logged == [(metrics, step)]
-        assert second.state_dict() == whole.state_dict()
 
 
 def test_the_largest_batches_have_the_most_cells_and_the_most_pairs_of_positions():

@@ -6,7 +6,6 @@ follow from what the words measure, so that no label is cut off or covers anothe
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,21 +76,6 @@ def head_grid(
     return _grid(rows, source, target, title, gold, cell=cell)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Panel:
-    """One grid with the words and the heading that it shows, measured."""
-
-    values: NDArray[np.float64]
-    source: Sequence[str]  # empty where another panel shows them, like the target
-    target: Sequence[str]
-    heading: str
-    cell: float
-    left: float  # from the panel's edge to the cells
-    top: float
-    width: float  # of the whole
-    height: float
-
-
 def _grid(
     rows: Sequence[Sequence[tuple[str, NDArray[np.float64]]]],
     source: Sequence[str],
@@ -101,109 +85,65 @@ def _grid(
     *,
     cell: float,
 ) -> Figure:
-    """Small grids (heading, weights) of the same words, which stand above the first row and beside the first column."""
+    """Grids (heading, weights) of the same words, which stand above the first row and beside the first column."""
     figure = Figure(dpi=DPI)
     FigureCanvasAgg(figure)
-    links = set(gold or ())
-    panels = [
-        [
-            _measure(
-                figure,
-                values,
-                source if row == 0 else (),
-                target if column == 0 else (),
-                heading=heading,
-                cell=cell,
-            )
-            for column, (heading, values) in enumerate(each)
-        ]
-        for row, each in enumerate(rows)
-    ]
-    widths = [max(panel.width for panel in column) for column in zip(*panels, strict=True)]
-    lefts = np.cumsum([0.0, *(width + GAP for width in widths)]).tolist()
-    tops = np.cumsum([0.0, *(each[0].height + GAP for each in panels)]).tolist()
-    placed = [
-        (panel, lefts[column], tops[row])
-        for row, each in enumerate(panels)
-        for column, panel in enumerate(each)
-    ]
-    return _place(figure, placed, links, heading=_heading(title, links))
-
-
-def _measure(
-    figure: Figure,
-    values: NDArray[np.float64],
-    source: Sequence[str],
-    target: Sequence[str],
-    *,
-    heading: str,
-    cell: float,
-) -> _Panel:
-    """How large a panel is."""
     source, target = ([shortened(drawable(word)) for word in words] for words in (source, target))
-    source_style, target_style = _source_style(cell), _word_style(cell)
-    with missing_glyphs_logged():
-        above = [extent(figure, word, source_style) for word in source]
-        beside = [extent(figure, word, target_style)[0] for word in target]
-        heading_width, heading_height = extent(figure, heading, _heading_style())
-    left = LABEL_GAP + max(beside) if beside else 0.0
-    top = LABEL_GAP + max((height for _, height in above), default=0.0)
-    top += heading_height + HEADING_GAP if heading and source else heading_height
-    num_rows, num_columns = (max(1, size) for size in values.shape)
-    right_edges = [left + cell * (s + 0.5) + width for s, (width, _) in enumerate(above)]
-    return _Panel(
-        values=values,
-        source=source,
-        target=target,
-        heading=heading,
-        cell=cell,
-        left=left,
-        top=top,
-        width=max(left + cell * num_columns, left + heading_width, *right_edges, 0.0),
-        height=top + cell * num_rows,
+    links = set(gold or ())
+    whole = " · ".join(
+        each for each in (drawable(title or ""), "outlined: gold links" if links else "") if each
     )
-
-
-def _place(
-    figure: Figure, placed: Sequence[tuple[_Panel, float, float]], gold: Links, *, heading: str
-) -> Figure:
-    """Draw each panel with its upper left corner at (x, y), below the heading of the whole, on a figure that fits."""
     with missing_glyphs_logged():
-        heading_width, heading_height = extent(figure, heading, _heading_style())
-    below = MARGIN + (heading_height + HEADING_GAP if heading else 0.0)
-    width = MARGIN + max(heading_width, *(x + panel.width for panel, x, _ in placed)) + MARGIN
-    height = below + max(y + panel.height for panel, _, y in placed) + MARGIN
+        above = [extent(figure, word, _source_style(cell)) for word in source]
+        beside = [extent(figure, word, _word_style(cell))[0] for word in target]
+        whole_width, whole_height = extent(figure, whole, _heading_style())
+        headings = [extent(figure, heading, _heading_style()) for row in rows for heading, _ in row]
+    cells_width, cells_height = cell * max(1, len(source)), cell * max(1, len(target))
+    heading_height = max(height for _, height in headings)
+    panel_width = max(
+        cells_width,
+        *(width for width, _ in headings),
+        *(cell * (s + 0.5) + width for s, (width, _) in enumerate(above)),
+    )
+    left = MARGIN + (LABEL_GAP + max(beside) if beside else 0.0)
+    first_heading = MARGIN + (whole_height + HEADING_GAP if whole else 0.0)
+    top = first_heading + (heading_height + HEADING_GAP if heading_height else 0.0)
+    top += LABEL_GAP + max((height for _, height in above), default=0.0)
+    lefts = [left + column * (panel_width + GAP) for column in range(len(rows[0]))]
+    tops = [top + row * (cells_height + GAP + heading_height + LABEL_GAP) for row in range(len(rows))]
+    width = max(MARGIN + whole_width, lefts[-1] + panel_width) + MARGIN
+    height = tops[-1] + cells_height + MARGIN
     figure.set_size_inches(width, height)
-    if heading:
-        _write(figure, heading, MARGIN, MARGIN)
-    for panel, x, y in placed:
-        if panel.heading:
-            _write(figure, panel.heading, MARGIN + x + panel.left, below + y)
-        num_rows, num_columns = (max(1, size) for size in panel.values.shape)
-        bottom = below + y + panel.top + panel.cell * num_rows
-        axes = figure.add_axes(
-            (
-                (MARGIN + x + panel.left) / width,
-                1 - bottom / height,
-                panel.cell * num_columns / width,
-                panel.cell * num_rows / height,
+    _write(figure, whole, MARGIN, MARGIN)
+    for row, (y, panels) in enumerate(zip(tops, rows, strict=True)):
+        for column, (x, (heading, values)) in enumerate(zip(lefts, panels, strict=True)):
+            _write(figure, heading, x, y - heading_height - LABEL_GAP if row else first_heading)
+            axes = figure.add_axes(
+                (x / width, 1 - (y + cells_height) / height, cells_width / width, cells_height / height)
             )
-        )
-        _draw(axes, panel, gold)
+            _draw(axes, values, () if row else source, () if column else target, links, cell)
     return figure
 
 
 def _write(figure: Figure, heading: str, x: float, y: float) -> None:
     width, height = figure.get_size_inches()
-    figure.text(x / width, 1 - y / height, heading, va="top", **_heading_style())
+    if heading:
+        figure.text(x / width, 1 - y / height, heading, va="top", **_heading_style())
 
 
-def _draw(axes: Axes, panel: _Panel, gold: Links) -> None:
-    num_rows, num_columns = panel.values.shape
-    if panel.values.size:
-        axes.imshow(panel.values, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    axes.set_xticks(range(len(panel.source)), panel.source, **_source_style(panel.cell))
-    axes.set_yticks(range(len(panel.target)), panel.target, **_word_style(panel.cell))
+def _draw(
+    axes: Axes,
+    values: NDArray[np.float64],
+    source: Sequence[str],
+    target: Sequence[str],
+    gold: Links,
+    cell: float,
+) -> None:
+    num_rows, num_columns = values.shape
+    if values.size:
+        axes.imshow(values, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.set_xticks(range(len(source)), source, **_source_style(cell))
+    axes.set_yticks(range(len(target)), target, **_word_style(cell))
     axes.tick_params(length=0, labeltop=True, labelbottom=False, labelleft=True, pad=2)
     axes.set_xticks(np.arange(0.5, num_columns), minor=True)
     axes.set_yticks(np.arange(0.5, num_rows), minor=True)
@@ -212,30 +152,24 @@ def _draw(axes: Axes, panel: _Panel, gold: Links) -> None:
     axes.grid(which="minor", color="0.9", linewidth=0.5)
     axes.tick_params(which="minor", length=0)
     axes.spines[:].set_color("0.6")
-    if num_columns <= MOST_COLUMNS_WITH_VALUES and panel.cell >= SMALLEST_CELL_WITH_VALUES:
-        _write_values(axes, panel)
+    if num_columns <= MOST_COLUMNS_WITH_VALUES and cell >= SMALLEST_CELL_WITH_VALUES:
+        _write_values(axes, values, cell)
     for i, j in gold:
         outline = Rectangle((i - 0.5, j - 0.5), 1, 1, fill=False, edgecolor="tab:orange")
-        outline.set_linewidth(1.6 if panel.cell >= SMALLEST_CELL_WITH_VALUES else 0.9)
+        outline.set_linewidth(1.6 if cell >= SMALLEST_CELL_WITH_VALUES else 0.9)
         axes.add_patch(outline)
         outline.set_clip_on(False)  # else half of the line is lost at the grid's edge
         outline.set_zorder(3)
 
 
-def _write_values(axes: Axes, panel: _Panel) -> None:
-    font_size = 0.7 * _word_style(panel.cell)["fontsize"]
-    for t, row in enumerate(panel.values):
+def _write_values(axes: Axes, values: NDArray[np.float64], cell: float) -> None:
+    font_size = 0.7 * _word_style(cell)["fontsize"]
+    for t, row in enumerate(values):
         for s, value in enumerate(row):
             if value >= 0.005:
                 colour = "white" if value > 0.55 else "0.25"
                 text = f"{100 * value:.0f}"
                 axes.text(s, t, text, ha="center", va="center", fontsize=font_size, color=colour)
-
-
-def _heading(title: str | None, gold: Links) -> str:
-    return " · ".join(
-        part for part in (drawable(title or ""), "outlined: gold links" if gold else None) if part
-    )
 
 
 def _word_style(cell: float) -> dict[str, Any]:

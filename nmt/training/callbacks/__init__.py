@@ -4,7 +4,7 @@ from nmt.training.callbacks.alignments import DrawAlignments, alignment_error, f
 from nmt.training.callbacks.averaging import ExponentialMovingAverage
 from nmt.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from nmt.training.callbacks.interrupts import Interrupted, SaveOnInterrupt
-from nmt.training.callbacks.losses import StopOnNonfinite, WarnOfSpikes
+from nmt.training.callbacks.losses import StopOnNonfinite
 from nmt.training.callbacks.memory import LogMemory, TryLargestBatch
 from nmt.training.callbacks.progress import ProgressBar
 from nmt.training.callbacks.scores import ScoreValidation

@@ -1,24 +1,18 @@
-"""Callbacks that watch the loss for NaN, infinity and sudden jumps."""
+"""The callback that ends a run at a loss that is NaN or infinite."""
 
 import json
-import logging
 import math
-from collections import deque
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
-from pydantic import Field
 from torch import Tensor
 
 from nmt import ranks
 from nmt.data.batching import Batch
 from nmt.errors import UserError, WriteError
-from nmt.settings import Positive
-
-log = logging.getLogger(__name__)
 
 
 class StopOnNonfinite(Callback):
@@ -63,44 +57,3 @@ class StopOnNonfinite(Callback):
             f"the {name} is {value} at step {trainer.global_step}: lower optimizer.lr or trainer.gradient_clip_val, "
             f"or look at the training rows {left}"
         )
-
-
-class WarnOfSpikes(Callback):
-    """Warns of a logged loss more than `num_deviations` standard deviations above the mean of those before it.
-
-    Mean and deviation are those of the last `window` logged losses, of which there must be at least ten. The
-    number of deviations is logged as `train/loss_spike`.
-    """
-
-    def __init__(self, *, num_deviations: Positive, window: Annotated[int, Field(ge=10)]) -> None:
-        self.num_deviations = num_deviations
-        self._losses: deque[float] = deque(maxlen=window)
-        self._step = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"losses": list(self._losses), "step": self._step}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._losses.extend(state_dict["losses"])
-        self._step = state_dict["step"]
-
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        step, loss = pl_module.logged_loss
-        if step == self._step:
-            return
-        self._step = step
-        deviations = num_deviations_above(loss, self._losses)
-        if deviations > self.num_deviations:
-            log.warning("step %d: the loss is %.3f, %.1f deviations above its mean", step, loss, deviations)
-            for logger in trainer.loggers:
-                logger.log_metrics({"train/loss_spike": deviations}, step=step)
-        self._losses.append(loss)
-
-
-def num_deviations_above(value: float, before: deque[float]) -> float:
-    """`(value - mean) / deviation` of the values before it; 0 where there are fewer than ten of them."""
-    if len(before) < 10:
-        return 0.0
-    mean = sum(before) / len(before)
-    variance = sum((each - mean) ** 2 for each in before) / (len(before) - 1)
-    return (value - mean) / max(math.sqrt(variance), 1e-8 * abs(mean), 1e-12)
