@@ -27,6 +27,11 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for group in set(map(key_of, overrides)) & {"cell", "positions"}:  # others fail to compose
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
             raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
+    data = {each.removeprefix("data.") for each in map(key_of, overrides)}
+    if "buffer_pairs" in data and cfg.data.get("streaming") is None:
+        raise UserError("data.buffer_pairs= has no effect without data.streaming=: leave it out")
+    if "num_workers" in data and cfg.data.get("streaming") is not None:
+        raise UserError("data.num_workers= has no effect with data.streaming=: leave it out")
     _check_inputs(OmegaConf.select(cfg, "data.path", throw_on_missing=False))
     model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
     if model is None or cfg.resume is not None:

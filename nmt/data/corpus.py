@@ -155,6 +155,8 @@ def read_hub(
     files are. Raises UserError where the Hub cannot be reached or has no such data set, where a language is not in it,
     and naming the row where it is not sound.
     """
+    if path is not None and config is not None:
+        raise UserError(f"data.reader.config={config} is for the Hub, not for data.path={path}: leave it out")
     if path is not None:
         return read_files(
             path,
