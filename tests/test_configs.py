@@ -101,7 +101,7 @@ def test_a_choice_that_could_not_take_effect_does_not_compose(overrides):
     ],
 )
 def test_what_could_not_take_effect_is_refused(overrides):
-    with pytest.raises(UserError, match="= has no effect with.*: leave it out"):
+    with pytest.raises(UserError, match=r"= has no effect with.*: leave it out"):
         checks.train(compose(*overrides), overrides)
 
 
