@@ -23,7 +23,7 @@ from nmt.training.callbacks import ExponentialMovingAverage, alignments, scores
 from nmt.training.callbacks.averaging import decay_after, update
 from nmt.training.module import TranslationModule
 from tests import test_ddp
-from tests.test_commands import call
+from tests.commands import call
 from tests.test_resume import (
     EVEN,
     SMALL,

@@ -283,9 +283,3 @@ def test_a_torch_without_onednn_is_refused(monkeypatch):
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     with pytest.raises(UserError, match=r"oneDNN.*int8=false"):
         quantise(nn.Sequential(nn.Linear(4, 4)).eval(), leave=Attention)
-
-
-@pytest.mark.parametrize("value", ["maybe", 4, None])
-def test_any_other_value_is_refused(tmp_path, value):
-    with pytest.raises(UserError, match=f"int8={value}: choose true or false"):
-        Run.load(tmp_path, int8=value)

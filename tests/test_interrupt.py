@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_commands import ROOT, SMALL, call, refused
+from tests.commands import ROOT, call, refused
+from tests.test_commands import SMALL
 
 
 def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
