@@ -1,0 +1,64 @@
+"""The convolutional encoder: a stack of gated convolutions."""
+
+import math
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.encoders.base import Encoded, Encoder
+from nmt.layers.dropout import Dropout
+from nmt.layers.embedding import Embedding
+from nmt.layers.initialisation import initialise_linear
+from nmt.settings import Count, Share
+
+
+class ConvolutionalEncoder(Encoder):
+    """Gated convolutions over embeddings with positions (Gehring et al. 2017, section 3).
+
+        x^0 = W_in (E x + P)      [A; B] = conv^l(x^{l-1})
+        x^l = sqrt(1/2) (x^{l-1} + A * sigmoid(B))      h = W_out x^L
+
+    Each convolution looks at `kernel_size` positions around its own; a sentence's edges are padded with zeros. `size`:
+    the width of x^l; the states are as wide as the embeddings. `positions` adds positions. `dropout` is on embeddings
+    and on what each convolution reads. Weights are initialised as in the paper's section 3.5, without weight
+    normalisation; the attention reads h alone, not h + E x.
+
+    Raises ValueError for an even kernel, which has no middle.
+    """
+
+    def __init__(
+        self,
+        *,
+        embedding: Embedding,
+        size: Count,
+        num_layers: Count,
+        kernel_size: Count,
+        dropout: Share,
+        positions: Callable[..., nn.Module],
+    ) -> None:
+        super().__init__()
+        if kernel_size % 2 == 0:
+            raise ValueError(f"encoder.kernel_size must be odd, got {kernel_size}")
+        self.embedding, self.output_size = embedding, embedding.embedding_dim
+        self.positions, self.dropout = positions(size=self.output_size), Dropout(dropout)
+        self.max_length = getattr(self.positions, "max_length", None)
+        self.enter, self.leave = nn.Linear(self.output_size, size), nn.Linear(size, self.output_size)
+        convolutions = [
+            nn.Conv1d(size, 2 * size, kernel_size, padding=kernel_size // 2) for _ in range(num_layers)
+        ]
+        self.convolutions = nn.ModuleList(convolutions)
+        for linear in (self.enter, self.leave):
+            initialise_linear(linear)
+        for convolution in convolutions:
+            # A gate halves its input, so that the variance of A must be four times that of the output.
+            nn.init.normal_(convolution.weight, std=math.sqrt(4 * (1 - dropout) / (size * kernel_size)))
+            nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+
+    def forward(self, src: Tensor, src_mask: Tensor) -> Encoded:
+        mask = src_mask.unsqueeze(-1)  # [B, S, 1]
+        x = self.enter(self.dropout(self.positions(self.embedding(src), first=0)))  # [B, S, H]
+        for convolution in self.convolutions:
+            real = (self.dropout(x) * mask).transpose(1, 2)  # [B, H, S]
+            x = math.sqrt(0.5) * (x + F.glu(convolution(real), dim=1).transpose(1, 2))
+        return Encoded(self.leave(x) * mask, src_mask, None)
