@@ -229,11 +229,18 @@ _move = nn.Module._apply
 
 
 def _apply(self: nn.Module, function: Any, recurse: bool = True) -> nn.Module:
+    names: dict[int, list[str]] = {}
+    for name, parameter in self.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
     torch.__future__.set_swap_module_params_on_conversion(True)
     try:
-        return _move(self, function, recurse)
+        _move(self, function, recurse)
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
+    for first, *others in names.values():  # tied weights stay tied, as on a real device
+        for module, _, name in (other.rpartition(".") for other in others):
+            self.get_submodule(module)._parameters[name] = self.get_parameter(first)
+    return self
 
 
 nn.Module._apply = _apply
