@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-slow test-avx2 test-avx512 lint check format mechanisms reproduction tensorboard setup clean
+.PHONY: train test test-slow test-avx2 test-avx512 lint check docs reference format mechanisms reproduction tensorboard setup clean
 
 train: setup            ## the main job: train on the built-in corpus and score its test set
 	$(BIN)/python scripts/train.py $(ARGS)
@@ -35,6 +35,13 @@ lint: setup             ## format, lint, types, imports
 
 check: lint             ## all that CI checks, but for the other processors
 	$(BIN)/python -m pytest -n 2
+
+docs: setup             ## the documentation as pages to read offline, in docs/_build/html; warnings are errors
+	$(BIN)/python docs/generate.py --check
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+reference: setup        ## write the generated pages of docs/ again, and the tables of results
+	$(BIN)/python docs/generate.py
 
 format: setup           ## let ruff mend what it can
 	$(BIN)/ruff format .

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -22,6 +23,7 @@ from nmt.data.lines import decoded
 from nmt.decoding import DecodingSettings
 from nmt.run.directory import Run
 from nmt.run.files import checkpoint_file
+from nmt.run.provenance import commit
 from tests.commands import ROOT, call_unread, refused, run, run_composed, unread
 
 SMALL = [
@@ -180,6 +182,9 @@ def test_what_is_said_at_the_end_is_what_was_logged_and_written(run_dir, workspa
     minutes, seconds, pieces, rate = (int(each.replace(",", "")) for each in found.groups())
     assert pieces / rate == pytest.approx(60 * minutes + seconds, abs=0.6)
     assert scores["training"]["tokens_per_second"] == pytest.approx(rate, abs=1)
+    assert scores["training"]["command"].startswith("python scripts/train.py ")
+    assert scores["training"]["machine"]["torch"] == torch.__version__
+    assert scores["training"]["commit"] == commit()
 
 
 def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(run_dir, workspace):
@@ -452,6 +457,7 @@ def test_a_finished_run_that_has_lost_its_scores_is_scored_again_with_what_train
     clock = ("seconds", "tokens_per_second")  # which went on a little after the last checkpoint
     for name in clock:
         assert found["training"].pop(name) == pytest.approx(expected["training"].pop(name), rel=0.5)
+    assert found["training"].pop("machine") | {"load": 0} == expected["training"].pop("machine") | {"load": 0}
     assert found["training"] == expected["training"]
     assert found["bleu"] == expected["bleu"]
     rows = [each.Reload().Scalars("test/bleu") for each in map(EventAccumulator, map(str, (copy, run_dir)))]

@@ -666,6 +666,7 @@ def test_hydra_is_told_of_the_runs_own_directory_and_keys(tmp_path):
         "decoding=greedy",
         "~callbacks.early_stopping",
         f"hydra.run.dir={tmp_path}",
+        "hydra.output_subdir=null",
     ]
     assert arguments_for_training(["data.path=x"]) == ["data.path=x"]
     assert arguments_for_training(["run_dir='a b'"]) == ["run_dir='a b'", "hydra.run.dir='a b'"]

@@ -9,7 +9,7 @@ from nmt.benchmark.products import (
     measure_square,
     products_of,
 )
-from nmt.benchmark.profiles import machine, operator_shares, peak_memory
+from nmt.benchmark.profiles import operator_shares, peak_memory
 from nmt.benchmark.steps import (
     Leave,
     TrainingStep,

@@ -1,14 +1,12 @@
-"""Where the time of a training step and the memory go, and on what machine."""
+"""Where the time of a training step and the memory go."""
 
 import ctypes
 import gc
 import os
-import platform
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,26 +72,3 @@ def _sampled() -> Iterator[list[int]]:
         samples.append(held_memory() or 0)
         left.set()
         thread.join()
-
-
-def machine(device: torch.device) -> dict[str, Any]:
-    """What results depend on beside the code."""
-    return {
-        "cpu": _cpu_model(),
-        "num_cores": os.cpu_count(),
-        "num_threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "system": platform.system(),
-        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
-    }
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

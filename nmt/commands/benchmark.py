@@ -28,6 +28,7 @@ from nmt.errors import UserError
 from nmt.run.building import build, build_translator, quantise
 from nmt.run.data import read_splits
 from nmt.run.files import write_atomically
+from nmt.run.provenance import provenance
 from nmt.settings import key_of
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
@@ -41,6 +42,10 @@ EXIT_AFTER_FIRST_STEP = (
 CORPUS_KEYS = ("data.max_length", "data.max_ratio", "data.max_tokens")  # and data.tokenizer.*
 
 
+def command(overrides: Sequence[str]) -> str:
+    return " ".join(["python scripts/benchmark.py", *overrides])
+
+
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Print and return what was measured; with `output`, write it there as JSON.
 
@@ -48,7 +53,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """
     check(cfg)
     device = pick_device(cfg.device)
-    machine = measure.machine(device)  # its load too, before this adds to it
+    origin = provenance(command(overrides), device)  # with the machine's load before this adds to it
     composed = compose_variants(cfg, overrides)
     decodings = {name: decoding_of(each, device) for name, (each, _) in composed.items()}
     bar: Any = tqdm(total=3 + len(composed) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
@@ -80,7 +85,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 subjects[name].figures["startup_seconds"] = [seconds]
             bar.update()
     result = {
-        "machine": machine,
+        **origin,
         "settings": OmegaConf.to_container(cfg, resolve=True),
         "data": preparation
         | {
@@ -255,7 +260,7 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
     results = [corpus_cost(cfg, settings, number) for number in sizes]
     print(measure.corpora_table(results))
     if cfg.output is not None:
-        result = {"machine": measure.machine(pick_device(cfg.device)), "corpora": results}
+        result = {**provenance(command(overrides), pick_device(cfg.device)), "corpora": results}
         write_atomically(Path(cfg.output), json.dumps(result, indent=2) + "\n")
     return results
 

@@ -64,7 +64,8 @@ def arguments_for_training(arguments: list[str]) -> list[str]:
         f"++{each}" if "." in each.split("=")[0] and each[0].isalpha() and "=" in each else each
         for each in arguments
     ]
-    return [*forced, f"hydra.run.dir={directory}"]
+    # .hydra/ keeps what the run was started with
+    return [*forced, f"hydra.run.dir={directory}", "hydra.output_subdir=null"]
 
 
 def _path(argument: str) -> Path:

@@ -11,7 +11,8 @@ from nmt.comparison.runs import ScoredRun, groups_but_for_seed, label_experiment
 from nmt.errors import UserError
 
 Row = dict[str, Any]  # one run's figures by their names in the CSV file
-COSTS = ("num_parameters", "seconds", "tokens_per_second")
+COSTS = ("num_parameters", "steps", "seconds", "tokens_per_second")
+PROVENANCE = ("command", "commit", "machine")
 
 
 def compare(
@@ -25,7 +26,8 @@ def compare(
     """A row of figures for each run: every metric of `chosen` with interval and p-values against the first run.
 
     Keys: run, directory, seed; NAME, NAME_ci, NAME_signature, NAME_p_bootstrap, NAME_p_randomization for a
-    metric; aer, num_parameters, seconds, tokens_per_second and attention/NAME where evaluation wrote them.
+    metric; aer, num_parameters, steps, seconds, tokens_per_second, attention/NAME, command, commit and machine where
+    they were written.
     Raises UserError where hypotheses and references do not match in number.
     """
     for run in runs:
@@ -56,7 +58,7 @@ def _figures_of(run: ScoredRun, scores: Mapping[str, Mapping[str, Any]]) -> Row:
     if "aer" in run.metrics:
         row["aer"] = run.metrics["aer"]["score"]
     training, attention = run.metrics.get("training", {}), run.metrics.get("attention", {})
-    figures = {key: training.get(key) for key in COSTS}
+    figures = {key: training.get(key) for key in (*COSTS, *PROVENANCE)}
     figures |= {f"attention/{key}": value for key, value in attention.items()}
     return row | {key: value for key, value in figures.items() if value is not None}
 
