@@ -1,0 +1,41 @@
+"""Settings of the documentation: Sphinx reads Markdown, runs the chapters of Learn, writes pages."""
+
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS / "learn"))  # the module that trains the chapters' models
+
+project = "nmt"
+author = "the maintainers of nmt"
+copyright = "the maintainers of nmt"
+version = release = version_of("nmt")
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # MathJax is copied into the site: no network when reading
+]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+nb_execution_mode = "cache"  # a chapter is run again when its code has changed
+nb_execution_cache_path = str(DOCS / "_build" / "executed")
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+default_role = "code"  # docstrings write `x`, as Markdown does
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+
+html_theme = "furo"
+html_title = "nmt"
+html_static_path: list[str] = []
+html_theme_options = {"navigation_with_keys": True}
+html_copy_source = False
+html_show_sourcelink = False

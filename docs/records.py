@@ -1,0 +1,188 @@
+"""Tables of results for README and docs, made from the records in `docs/results/*.json`.
+
+A page marks the place of a table with `<!-- table NAME -->` and `<!-- end -->`; NAME is one of `TABLES`. A record is
+what `compare.py output=DIR` or `benchmark.py output=FILE` wrote, with the command, commit and machine of each run.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt.comparison.tables import aligned
+
+RECORDS = Path(__file__).parent / "results"
+MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def fill(text: str) -> str:
+    """The text with the table of each marked place written anew."""
+    return MARKED.sub(lambda place: f"{place[1]}\n{TABLES[place[2]]()}\n\n{place[3]}", text)
+
+
+def load(name: str) -> dict[str, Any]:
+    return json.loads((RECORDS / f"{name}.json").read_text("utf-8"))
+
+
+def by_score(name: str) -> list[dict[str, Any]]:
+    """The runs of a comparison, the best BLEU first."""
+    return sorted(load(name)["runs"], key=lambda run: -run["bleu"])
+
+
+def command_of(run: dict[str, Any]) -> str:
+    """The settings that a run was started with, without where it was kept."""
+    words = [word for word in run["command"].split()[2:] if not word.startswith(("log_dir=", "data.path="))]
+    return f"`{' '.join(words)}`" if words else "the defaults"
+
+
+def origin(runs: Sequence[dict[str, Any]]) -> str:
+    """The line under a table: commits and machines of its runs."""
+    commits = ", ".join(dict.fromkeys(f"`{run['commit']}`" for run in runs))
+    machines = ", ".join(
+        dict.fromkeys(
+            f"{run['machine']['cpu']}, {run['machine']['num_threads']} thread(s), torch {run['machine']['torch']}"
+            for run in runs
+        )
+    )
+    return f"Commit {commits}; {machines}."
+
+
+def mechanisms() -> str:
+    """Every mechanism on the built-in corpus."""
+    runs = by_score("mechanisms")
+    lines = [["settings", "BLEU", "AER", "parameters"]]
+    for run in runs:
+        aer = f"{run['aer']:.3f}" if "aer" in run else "–"
+        score = f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}"
+        lines.append([command_of(run), score, aer, f"{run['num_parameters']:,}"])
+    return f"{aligned(lines)}\n\n{origin(runs)}"
+
+
+def seeds(name: str) -> str:
+    """Runs that differ in their seed alone, and their mean."""
+    record = load(name)
+    lines = [["settings", "BLEU", "AER", "steps"]]
+    for run in record["runs"]:
+        aer = f"{run['aer']:.3f}" if "aer" in run else "–"
+        lines.append([command_of(run), f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}", aer, f"{run['steps']:,}"])
+    for each in record["seeds"]:
+        aer = f"{each['aer']['mean']:.3f} ± {each['aer']['std']:.3f}" if "aer" in each else "–"
+        lines.append(
+            [
+                f"mean and deviation of {each['num_runs']}",
+                f"{each['bleu']['mean']:.1f} ± {each['bleu']['std']:.1f}",
+                aer,
+                "",
+            ]
+        )
+    return f"{aligned(lines)}\n\n{origin(record['runs'])}"
+
+
+def lengths(name: str) -> str:
+    """BLEU by source length of each run of a comparison."""
+    record = load(name)
+    buckets = record["bleu_by_length"]
+    lines = [["settings", *(f"{each} words" for each in buckets["buckets"])]]
+    lines.append(["sentences", *map(str, buckets["num_sentences"])])
+    for run, scores in zip(record["runs"], buckets["scores"], strict=True):
+        lines.append([command_of(run), *(f"{score:.1f}" for score in scores)])
+    return aligned(lines)
+
+
+def earlier_scores() -> str:
+    lines = [["test set", "settings", "BLEU", "seeds", "epochs", "commit"]]
+    for row in load("earlier")["scores"]:
+        score = f"{row['bleu']}" if row["std"] is None else f"{row['bleu']} ± {row['std']}"
+        cells = [row["data"], f"`{row['settings']}`", score, str(row["seeds"]), str(row["epochs"])]
+        lines.append([*cells, f"`{row['commit']}`"])
+    return aligned(lines)
+
+
+def toolkits() -> str:
+    record = load("earlier")["toolkits"]
+    lines = [["work", "here", "toolkit", "there", "ratio"]]
+    for row in record["rows"]:
+        lines.append(
+            [row["work"], f"{row['here']:,}", row["toolkit"], f"{row['there']:,}", f"{row['ratio']}"]
+        )
+    return f"{aligned(lines)}\n\n{record['note']} Commit `{record['commit']}`."
+
+
+def alignment() -> str:
+    record = load("earlier")["alignment"]
+    columns = list(record["rows"][0])
+    lines = [columns]
+    for row in record["rows"]:
+        lines.append([row["model"], *("–" if row[key] is None else f"{row[key]:.3f}" for key in columns[1:])])
+    return f"{aligned(lines)}\n\n{record['note']} Commit `{record['commit']}`."
+
+
+def reproduction() -> str:
+    record = load("earlier")["reproduction"]
+    lines = [["settings", "BLEU", "AER"]]
+    for row in sorted(record["rows"], key=lambda row: -row["bleu"]):
+        aer = "–" if row["aer"] is None else f"{row['aer']:.3f}"
+        lines.append([f"`{row['settings']}`", f"{row['bleu']:.1f} ± {row['std']:.1f}", aer])
+    return f"{aligned(lines)}\n\n{record['note']} Commit `{record['commit']}`."
+
+
+def options(name: str) -> str:
+    """Runs of a comparison against the first: BLEU on the test set, p, parameters, training seconds."""
+    runs = load(name)["runs"]
+    lines = [["settings", "BLEU", "p", "parameters", "seconds"]]
+    for run in runs:
+        p = run["bleu_p_randomization"]
+        score = f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}"
+        chance = "–" if p is None else f"{p:.3f}"
+        lines.append([command_of(run), score, chance, f"{run['num_parameters']:,}", f"{run['seconds']:,.0f}"])
+    return f"{aligned(lines)}\n\n{origin(runs)}"
+
+
+def readme_results() -> str:
+    """Ten rows at most: the default run, attention against the bottleneck, real text."""
+    [default] = load("default")["seeds"]
+    lines = [["test set", "settings", "BLEU", "AER"]]
+    lines.append(
+        [
+            "built-in en→vi, 3 seeds",
+            "the defaults",
+            f"{default['bleu']['mean']:.1f} ± {default['bleu']['std']:.1f}",
+            f"{default['aer']['mean']:.3f}",
+        ]
+    )
+    for run in load("multi30k_fast")["runs"][:2]:
+        score = f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}"
+        lines.append(["Multi30k de→en, 4 epochs", command_of(run), score, "–"])
+    for row in load("earlier")["scores"]:
+        if row["seeds"] > 1 and "max_epochs=14" not in row["settings"]:
+            score = f"{row['bleu']} ± {row['std']}"
+            lines.append([f"{row['data']}, {row['seeds']} seeds", f"`{row['settings']}`", score, "–"])
+    return aligned(lines)
+
+
+def readme_toolkits() -> str:
+    """Five rows at most."""
+    chosen = ("training, GRU general, no input feeding", "training, GRU Bahdanau", "training, Transformer",
+              "beam 5, GRU general", "beam 5, Transformer")  # fmt: skip
+    lines = [["work", "here", "toolkit", "there", "ratio"]]
+    for row in load("earlier")["toolkits"]["rows"]:
+        if row["work"].startswith(chosen):
+            lines.append(
+                [row["work"], f"{row['here']:,}", row["toolkit"], f"{row['there']:,}", f"{row['ratio']}"]
+            )
+    return aligned(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "mechanisms": mechanisms,
+    "default": lambda: seeds("default"),
+    "multi30k_fast": lambda: options("multi30k_fast"),
+    "multi30k_lengths": lambda: lengths("multi30k_fast"),
+    "earlier_scores": earlier_scores,
+    "toolkits": toolkits,
+    "alignment": alignment,
+    "reproduction": reproduction,
+    "readme_results": readme_results,
+    "readme_toolkits": readme_toolkits,
+}
