@@ -5,6 +5,7 @@ import hashlib
 import inspect
 import io
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +16,35 @@ import nmt.commands  # defines what the configurations refer to
 from nmt import plotting
 from nmt.commands.composing import CONFIGS, compose
 from nmt.decoding import DecodingSettings
-from nmt.training.train import quieten, train
+
+warnings.filterwarnings("ignore", "IProgress not found")  # progress bars are off
 
 MODELS = Path(__file__).parent / "models"
-BASE = (
-    *("data.num_train=8000", "data.num_val=100", "data.num_test=600", "data.max_words=12", "data.max_tokens=512"),
-    *("data.tokenizer.vocab_size=1300", "model.size=64", "model.dropout=0", "label_smoothing=0", "optimizer.lr=0.01"),
-    *("trainer=cpu", "trainer.max_epochs=4", "trainer.enable_progress_bar=false", "callbacks=minimal"),
-    *("decoding=greedy", "~metrics.ter"),
-)  # half a minute or so for each model, on one core
+BASE = """
+data.num_train=8000 data.num_val=100 data.num_test=600 data.max_words=12 data.max_tokens=512
+data.tokenizer.vocab_size=1300 model.size=64 model.dropout=0 label_smoothing=0 optimizer.lr=0.01
+trainer=cpu trainer.max_epochs=4 trainer.enable_progress_bar=false callbacks=minimal decoding=greedy ~metrics.ter
+"""  # half a minute or so for each model, on one core
 GREEDY = DecodingSettings(beam_size=1, length_alpha=0.0)
 
 
-def trained(*overrides: str) -> nmt.Run:
-    """The model that these settings and `BASE` train; it is trained where it is not kept yet."""
+def trained(*overrides: str, base: str = BASE) -> nmt.Run:
+    """The model that these settings on top of `base` train; it is trained where it is not kept yet."""
     package = Path(nmt.__file__).parent
     parts = ("attention", "data", "decoders", "encoders", "kernels", "layers", "models", "training")
     sources = [file for part in parts for file in sorted((package / part).rglob("*.py"))]
-    key = hashlib.sha256(repr((BASE, overrides)).encode())
+    key = hashlib.sha256(repr((tuple(base.split()), overrides)).encode())
     for file in (*sources, *sorted(CONFIGS.rglob("*.yaml"))):
         key.update(file.read_bytes())
     directory = MODELS / key.hexdigest()[:16]
     if not (directory / "metrics.json").is_file():  # the last file that a run writes
         shutil.rmtree(directory, ignore_errors=True)
         places = [f"run_dir={directory}", f"data.cache_dir={MODELS / 'text'}", "name=learn"]
+        from nmt.training.train import quieten, train  # takes seconds, and kept models do not need it
+
         quieten()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            train(compose("train", [*BASE, *overrides, *places]))
+            train(compose("train", [*base.split(), *overrides, *places]))
     return nmt.Run.load(directory, device="cpu")
 
 
