@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test test-slow test-avx2 test-avx512 lint check docs reference format mechanisms reproduction tensorboard setup clean
+.PHONY: train test test-slow test-avx2 test-avx512 lint check docs reference pictures format mechanisms reproduction tensorboard setup clean
 
 train: setup            ## the main job: train on the built-in corpus and score its test set
 	$(BIN)/python scripts/train.py $(ARGS)
@@ -42,6 +42,9 @@ docs: setup             ## the documentation as pages to read offline, in docs/_
 
 reference: setup        ## write the generated pages of docs/ again, and the tables of results
 	$(BIN)/python docs/generate.py
+
+pictures: setup         ## make the pictures of README and docs again: make pictures RUN=RUN_DIR
+	$(BIN)/python docs/draw.py $(RUN)
 
 format: setup           ## let ruff mend what it can
 	$(BIN)/ruff format .

@@ -1,0 +1,223 @@
+"""README, guides, results: every command and block of Python runs, every link leads somewhere, no table is old."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import hydra
+import pytest
+import torch
+
+from nmt.attention.masks import masked_softmax
+from nmt.commands import starting
+from tests.commands import CONFIGS, ROOT, run
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if "_build" not in page.parts]
+RUN_PAGES = [
+    page for page in PAGES if page.parent.name in ("guides", "developing") or page.name == "README.md"
+]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Hidden settings that make a command small, by what it trains on.
+TINY = ["model.size=16", "trainer.max_epochs=1", "trainer.limit_train_batches=2", "trainer.enable_progress_bar=false",
+        "trainer.accelerator=cpu", "trainer.log_every_n_steps=1", "callbacks.alignments.num_sentences=1"]  # fmt: skip
+BUILT_IN = [
+    "data.num_train=60",
+    "data.num_val=4",
+    "data.num_test=4",
+    "data.max_words=12",
+    "data.tokenizer.vocab_size=200",
+]
+BENCHMARK = [
+    *BUILT_IN,
+    "model.size=16",
+    "num_batches=1",
+    "num_decode_batches=1",
+    "repeats=1",
+    "startup=false",
+]
+# Several processes, another machine or a cluster: their settings are composed here, tests/test_ddp.py runs them.
+COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for name, body in BLOCK.findall(page.read_text("utf-8")) if name == language]
+
+
+def commands(page: Path) -> list[str]:
+    """The lines of the page's shell blocks, without their comments."""
+    lines = [line.split("  #")[0].strip() for block in blocks(page, "sh") for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+def parts(line: str) -> tuple[str, list[str]]:
+    """The script's name and its arguments."""
+    words = shlex.split(line.partition("| python ")[2] or line)
+    place = next(number for number, word in enumerate(words) if word.startswith("scripts/"))
+    return Path(words[place]).stem, words[place + 1 :]
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def test_every_block_says_its_language():
+    for page in RUN_PAGES:
+        fences = re.findall(r"^```.*$", page.read_text("utf-8"), re.MULTILINE)
+        assert all(fence != "```" for fence in fences[::2]), page
+
+
+@pytest.mark.parametrize("page", RUN_PAGES, ids=named)
+def test_every_command_is_one_of_ours_and_composes(page):
+    for line in commands(page):
+        if line.startswith("make "):
+            for target in line.split()[1:]:
+                assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE), line
+        elif line.startswith("tensorboard "):
+            assert shlex.split(line)[1] == "--logdir"
+        else:
+            name, words = parts(line)
+            if "--config-dir" in words or "corpora=" in line:
+                continue  # run below
+            words = [word.split(",")[0] if "-m" in words else word for word in words if word != "-m"]
+            words = [word for word in words if not word.startswith("hydra")]
+            with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+                hydra.compose(name, overrides=words)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A folder with what the pages' words in capitals stand for: runs of both directions, texts, alignments."""
+    there = tmp_path_factory.mktemp("docs")
+    (there / "TEXT").mkdir()
+    cache = f"data.cache_dir={there / 'cache'}"
+    shared = [*BUILT_IN, *TINY, cache, "callbacks.checkpoint.keep=2"]
+    for name, more in {
+        "RUN_DIR": ["trainer.max_epochs=2"],
+        "RUN_DIR_2": ["seed=2", f"data.tokenizer.model={there}/RUN_DIR/tokenizer/joint.model"],
+        "REVERSE_RUN": ["data.src_lang=vi", "data.tgt_lang=en"],
+    }.items():
+        learned = not any("tokenizer.model=" in each for each in more)
+        given = [each for each in shared if learned or "vocab_size" not in each]
+        ended = run("train", *given, *more, f"run_dir={there / name}")
+        assert ended.status == 0, ended.err
+    from nmt import Run
+
+    pairs = Run.load(there / "RUN_DIR", device="cpu").split("train")
+    for split in ("train", "val", "test"):
+        (there / f"TEXT/{split}.en").write_text("".join(f"{line}\n" for line in pairs["src"]), "utf-8")
+        (there / f"TEXT/{split}.vi").write_text("".join(f"{line}\n" for line in pairs["tgt"]), "utf-8")
+    few = {"FILE": pairs["src"][:3], "FILE.en": pairs["src"][:3], "FILE.vi": pairs["tgt"][:3],
+           "FILE.talp": pairs["alignment"][:3], "FILE.prefixes": ["", "tôi", ""]}  # fmt: skip
+    for name, lines in few.items():
+        (there / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    shutil.copy(there / "RUN_DIR/tokenizer/joint.model", there / "FILE.model")
+    return there
+
+
+@pytest.fixture
+def folder(trained, tmp_path) -> Path:
+    """A copy of `trained`, where a page's commands may write."""
+    return shutil.copytree(trained, tmp_path / "here")
+
+
+def shortened(line: str, name: str, words: list[str]) -> list[str]:
+    """The arguments of a command with what makes it small."""
+    if name == "benchmark":
+        if "compare=" in line:
+            return [word.replace("A.json", "FILE.json").replace("B.json", "FILE.json") for word in words]
+        return [*words, *BENCHMARK, *(["corpora=[100,200]"] if "corpora=" in line else [])]
+    if name == "compare":
+        return [*words, "num_bootstrap=10", "num_trials=10"]
+    if name != "train":
+        return words
+    words = [word.replace("data.path=DIR", "data.path=TEXT") for word in words]
+    if any(word.startswith("resume=") for word in words):
+        return [*words, "trainer.enable_progress_bar=false"]
+    given = TINY if "model=transformer" not in line else [*TINY, "encoder.num_heads=2", "decoder.num_heads=2"]
+    if "data.path=" not in line:
+        return [*words, *given, *BUILT_IN]
+    vocabulary = [] if "data.tokenizer.model=" in line else ["data.tokenizer.vocab_size=200"]
+    return [*words, *given, *vocabulary]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUN_PAGES, ids=named)
+def test_every_command_of_a_page_runs(page, folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    text = page.read_text("utf-8")
+    for name, code in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        (folder / name).write_text(code, "utf-8")
+    for name, settings in re.findall(
+        r"`([\w/]+\.yaml)`:\n\n```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(settings, "utf-8")
+    for line in commands(page):
+        if "python scripts/" not in line or any(each in line for each in COMPOSED_ONLY):
+            continue
+        name, words = parts(line)
+        starting._start.cache_clear()  # each command is a process of its own for its reader
+        said = line.partition("|")[0].removeprefix("echo").strip().strip('"') if "| python" in line else ""
+        ended = run(name, *shortened(line, name, words), cwd=folder, stdin=f"{said}\n".encode())
+        assert ended.status == 0, (line, ended.err)
+        if said:
+            assert ended.out.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in RUN_PAGES if blocks(page, "python")], ids=named)
+def test_every_block_of_python_runs(page, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    names: dict = {}
+    for code in blocks(page, "python"):
+        exec(code, names)
+
+
+def test_the_example_of_a_new_mechanism_is_one():
+    [code] = [block for block in blocks(ROOT / "README.md", "python") if "Attention" in block]
+    names: dict = {}
+    exec(code, names)
+    attention = names["CosineAttention"](query_size=3, key_size=3, temperature=0.1, normalizer=masked_softmax)
+    query, states = torch.randn(2, 4, 3), torch.randn(2, 5, 3)
+    real = torch.ones(2, 5, dtype=torch.bool)
+    attended = attention(query, states, states, real, positions=torch.arange(4).expand(2, 4), past=None)
+    cosines = torch.nn.functional.cosine_similarity(query[:, :, None], states[:, None], dim=-1)
+    torch.testing.assert_close(attended.weights, (cosines / 0.1).softmax(dim=-1))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as code hosts make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "data/README.md"], ids=named)
+def test_every_link_leads_somewhere(page):
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text("utf-8")):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), (path, anchor)
+        assert not anchor or anchor in anchors(target), (path, anchor)
+
+
+def test_the_generated_pages_and_tables_are_up_to_date():
+    ended = subprocess.run(
+        [sys.executable, str(ROOT / "docs/generate.py"), "--check"], capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_every_record_says_where_it_comes_from():
+    for file in (ROOT / "docs/results").glob("*.json"):
+        record = json.loads(file.read_text("utf-8"))
+        for each in record.get("runs", []):
+            assert each["command"].startswith("python scripts/"), file
+            assert {"commit", "machine"} <= each.keys(), file
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 160
