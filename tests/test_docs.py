@@ -138,9 +138,11 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     words = [word.replace("data.path=DIR", "data.path=TEXT") for word in words]
     if any(word.startswith("resume=") for word in words):
         return [*words, "trainer.enable_progress_bar=false"]
-    given = TINY if "model=transformer" not in line else [*TINY, "encoder.num_heads=2", "decoder.num_heads=2"]
     if "data.path=" not in line:
-        return [*words, *given, *BUILT_IN]
+        return [*words, *TINY, *BUILT_IN]
+    given = TINY
+    if "data.streaming=" in line:
+        given = [*(each for each in TINY if "limit_train" not in each), "data.streaming=2"]
     vocabulary = [] if "data.tokenizer.model=" in line else ["data.tokenizer.vocab_size=200"]
     return [*words, *given, *vocabulary]
 
