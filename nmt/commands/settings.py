@@ -129,7 +129,6 @@ class Benchmark(TypedDict, total=False):
     decode_length: Count
     beam_size: Count
     repeats: Count
-    num_operators: Count
     startup: bool
     device: Literal["auto", "cpu", "cuda"]
     precision: Literal["32-true", "bf16-mixed"]

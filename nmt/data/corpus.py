@@ -110,32 +110,30 @@ def read_grammar(
         "max_words": max_words,
         "seed": seed,
     }
-    for name, value in settings.items():
-        least = 0 if name == "seed" else 1
-        if not isinstance(value, int) or value < least:
-            raise UserError(f"data.{name}={value}: give a whole number of at least {least}")
-
-    def row(pair: grammar.Pair) -> Row:
-        texts = getattr(pair, src_lang), getattr(pair, tgt_lang)
-        if tgt_lang in grammar.ANNOTATIONS:
-            return texts
-        links = [(j, i) if languages.alignments_flipped else (i, j) for i, j in pair.alignment]
-        return *texts, format_pharaoh(links)
 
     @functools.cache
     def generated() -> dict[str, list[grammar.Pair]]:  # called where a split is not cached
         return grammar.corpus(**settings)
 
     def split_rows(split: str) -> Iterator[Row]:
-        return map(row, generated()[split])
+        return (_grammar_row(pair, languages) for pair in generated()[split])
 
     # A changed rule or word gives another corpus.
-    sources = sorted(Path(grammar.__file__).parent.rglob("*.py"))
+    folder = Path(grammar.__file__).parent
+    sources = sorted([*folder.glob("*.py"), *folder.glob("words/*.tsv")])
     key = _key(*map(digest, sources), languages, settings)
     return {
         split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
         for split in splits
     }
+
+
+def _grammar_row(pair: grammar.Pair, languages: Languages) -> Row:
+    texts = getattr(pair, languages.src), getattr(pair, languages.tgt)
+    if languages.tgt in grammar.ANNOTATIONS:
+        return texts
+    links = [(j, i) if languages.alignments_flipped else (i, j) for i, j in pair.alignment]
+    return *texts, format_pharaoh(links)
 
 
 def read_hub(

@@ -24,6 +24,7 @@ from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.building import build_translator, quantise, reads_lowercase
 from nmt.run.checks import check_case
 from nmt.run.data import read_whole, stored_data
+from nmt.run.device import pick_device
 from nmt.run.files import checkpoint_file, files_to_average, load_config
 from nmt.run.translation import Translation
 from nmt.run.weights import load_average, load_weights
@@ -78,7 +79,7 @@ class Run:
             load_weights(translator, checkpoint_file(directory, checkpoint))
         else:
             load_average(translator, files_to_average(directory, average))
-        run = cls(directory, config, tokenizer, translator.to(_device(device)), trusted=trusted)
+        run = cls(directory, config, tokenizer, translator.to(pick_device(device)), trusted=trusted)
         if int8:
             quantise(run.translator)
         return run
@@ -459,14 +460,3 @@ def _batches_by_length(lengths: dict[int, int], max_tokens: int) -> list[list[in
         else:
             batches.append([row])
     return batches
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "meta":
-        raise UserError("device=meta has no numbers: give cpu or cuda")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise UserError(f"device={name} cannot be used here: {str(error).splitlines()[0]}") from error
