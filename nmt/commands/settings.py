@@ -25,7 +25,7 @@ class Vocabulary(TypedDict, total=False):
     max_pairs: Count
     sampling: NonNegative
     lowercase: bool
-    model: PathText | list[PathText] | None
+    model: PathText | Annotated[list[PathText], Field(min_length=1, max_length=2)] | None
 
 
 class Data(TypedDict, total=False):
@@ -36,7 +36,6 @@ class Data(TypedDict, total=False):
     max_length: Count
     max_ratio: Positive
     max_tokens: Count
-    num_workers: Whole
     buffer_pairs: Count | None
     tokenizer: Vocabulary
 

@@ -2,9 +2,6 @@
 
 import hashlib
 import logging
-import os
-import signal
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -44,7 +41,6 @@ class TranslationDataModule(L.LightningDataModule):
         max_length: int,
         max_ratio: float,
         max_tokens: int,
-        num_workers: int,
         seed: int,
         guided: bool,
         sampling: float = 0.0,
@@ -55,7 +51,7 @@ class TranslationDataModule(L.LightningDataModule):
                 raise UserError(f"the data have no {split} split; training needs train and val")
         self.tokenizer = tokenizer
         self.max_length, self.max_ratio, self.max_tokens = max_length, max_ratio, max_tokens
-        self.num_workers, self.seed, self.guided = num_workers, seed, guided
+        self.seed, self.guided = seed, guided
         self._collate = partial(collate, pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id)
         self.val_text = splits["val"]
         self.val = pairs.encode(splits["val"], tokenizer)
@@ -173,9 +169,6 @@ class TranslationDataModule(L.LightningDataModule):
             rows,
             batch_sampler=sampler,
             collate_fn=self._collate,
-            num_workers=self.num_workers,
-            persistent_workers=False,
-            worker_init_fn=_leave_signals,
             # A generator of its own, so that the loader does not draw from the one that dropout draws from.
             generator=torch.Generator().manual_seed(mixed(self.seed, sampler.epoch)),
         )
@@ -269,29 +262,12 @@ class StreamedEpoch:
         return islice(batches, self.length - self.done)
 
 
-def _leave_signals(worker: int) -> None:
-    """Ignore signals sent to the whole process group, such as Ctrl-C: the main process may still need a batch.
-
-    A worker ends at a SIGTERM from the main process only.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # it tells the sender of a signal
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=_end_by_parent, daemon=True).start()
-
-
-def _end_by_parent() -> None:
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
-        pass
-    os._exit(0)
-
-
 def make_datamodule(
     settings: Mapping[str, Any], splits: dict[str, Any], tokenizer: Tokenizer, *, seed: int, guided: bool
 ) -> TranslationDataModule:
     """The data module of a `data` node: a stream where `streaming` says how many batches an epoch has."""
     keywords: dict[str, Any] = {
-        name: settings[name] for name in ("max_length", "max_ratio", "max_tokens", "num_workers")
+        name: settings[name] for name in ("max_length", "max_ratio", "max_tokens")
     } | {"seed": seed, "guided": guided, "sampling": settings["tokenizer"].get("sampling", 0.0)}
     epoch_batches = settings.get("streaming")
     if epoch_batches is None:

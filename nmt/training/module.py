@@ -17,6 +17,7 @@ from nmt.layers.dropout import Dropout
 from nmt.models.base import Translator
 from nmt.training import losses
 from nmt.training.losses import LossSum, output_loss, output_r_drop
+from nmt.training.schedules import schedule
 
 
 class TranslationModule(L.LightningModule):
@@ -64,7 +65,7 @@ class TranslationModule(L.LightningModule):
         self._since_log: list[LossSum] = []
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
         self.lr = float("nan")  # of the last optimizer step
-        self.logged_loss = (0, float("nan"))  # (step, loss) last logged
+        self._logged_step = 0  # the last
         self._started: float | None = None  # when the clock was last started; None while it stands
         self._seconds = 0.0  # on the clock before that, since the last logged step
         self._val_sums: list[LossSum] = []
@@ -166,7 +167,7 @@ class TranslationModule(L.LightningModule):
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
         step = self.trainer.global_step
         interval = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if interval == 0 or step == self.logged_loss[0] or step % interval:
+        if interval == 0 or step == self._logged_step or step % interval:
             return
         loss, num_tokens, seconds = self._count()
         tokens_per_second = num_tokens / seconds
@@ -176,7 +177,7 @@ class TranslationModule(L.LightningModule):
             "train/lr": self.lr,
             "train/grad_norm": float(self.grad_norm),
         }
-        self.logged_loss = (step, metrics["train/loss"])
+        self._logged_step = step
         for logger in self.loggers:
             logger.log_metrics(metrics, step=step)
         self.progress["loss"] = f"{metrics['train/loss']:.3f}"
@@ -253,7 +254,7 @@ class TranslationModule(L.LightningModule):
             "since_log": ranks.gathered(  # each rank's own
                 [torch.stack([part.detach().cpu().double() for part in s]) for s in self._since_log]
             ),
-            "logged_loss": self.logged_loss,
+            "logged_step": self._logged_step,
             "seconds_on_clock": self._seconds_on_clock(),
             "train_seconds": self.train_seconds,
             "train_tokens": self.train_tokens,
@@ -265,8 +266,7 @@ class TranslationModule(L.LightningModule):
         try:
             state = checkpoint["training"]
             self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
-            step, loss = state["logged_loss"]
-            self.logged_loss = int(step), float(loss)
+            self._logged_step = int(state["logged_step"])
             self._seconds = float(state["seconds_on_clock"])
             self.train_seconds, self.train_tokens = float(state["train_seconds"]), int(state["train_tokens"])
             self.progress.update(state["progress"])
@@ -285,9 +285,7 @@ class TranslationModule(L.LightningModule):
                 "optimizer.fused=true does not go with trainer.precision=16-mixed: set it to false"
             )
         total_steps = self.trainer.estimated_stepping_batches
-        keywords = {} if _is_given(self.scheduler_factory, "total_steps") else {"total_steps": total_steps}
-        return {"optimizer": optimizer, "lr_scheduler": self.scheduler_factory(optimizer, **keywords)}
-
-
-def _is_given(factory: Any, keyword: str) -> bool:
-    return getattr(factory, "keywords", {}).get(keyword) is not None
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": schedule(self.scheduler_factory, optimizer, total_steps),
+        }

@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 CHANGEABLE = (
     *(f"{group.name}.*" for group in GROUPS if group.changeable),
     "data.cache_dir",
-    "data.num_workers",
     "data.path",
     "data.reader.cache_dir",
     "data.reader.path",

@@ -24,7 +24,7 @@ from nmt.run.files import load_config, write_atomically
 from nmt.settings import GROUPS, key_of
 from nmt.training import launch, resume
 from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, summarize
-from nmt.training.checks import check_lengths, check_monitors, check_parts
+from nmt.training.checks import check_lengths, check_monitors, check_parts, check_stream
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
@@ -61,6 +61,7 @@ def train(
     trainer = make_trainer(cfg, run_dir, last_step=step if checkpoint else None)
     check_checkpoints(trainer, run_dir)
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
+    check_stream(cfg, num_processes=trainer.world_size)
     if not trainer.is_global_zero:
         logging.disable(logging.WARNING)  # rank 0 says it
     warn_of_slow_precision(trainer)
@@ -161,8 +162,13 @@ def make_module(
 
 def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
     """What to do about an error that ended training, where the person can do something."""
-    if isinstance(error, MisconfigurationException | ZeroDivisionError):  # of a setting that is 0
+    if isinstance(error, MisconfigurationException):
         return f"trainer: {error}"
+    if isinstance(error, ZeroDivisionError):
+        zeros = [
+            f"trainer.{key}=0" for key, value in cfg.trainer.items() if value == 0 and value is not False
+        ]
+        return f"Lightning divides by a setting that is 0: {', '.join(zeros)}" if zeros else None
     if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
         return (
             f"trainer.val_check_interval={cfg.trainer.val_check_interval}: an epoch has only "
@@ -265,7 +271,9 @@ def quieten() -> None:
     """Leave out what libraries say of themselves at each start."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
-    warnings.filterwarnings("ignore", ".*does not have many workers")
+    warnings.filterwarnings(
+        "ignore", ".*does not have many workers"
+    )  # the main process makes the batches in time
     # What is logged without is the same on every rank already.
     warnings.filterwarnings("ignore", ".*sync_dist=True")
     # Callbacks may change in a run that goes on.

@@ -23,10 +23,6 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
     settings, lowercase = config.tokenizer, reads_lowercase(config)
     if settings.model is not None:
         files = [settings.model] if isinstance(settings.model, str) else list(settings.model)
-        if len(files) > 2:
-            raise UserError(
-                f"data.tokenizer.model has {len(files)} files: give one, or [SOURCE_FILE, TARGET_FILE]"
-            )
         if settings.joint != (len(files) == 1):
             said, sides = str(settings.joint).lower(), "both sides" if len(files) == 1 else "one side each"
             raise UserError(
@@ -34,8 +30,6 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
                 f"data.tokenizer.joint={str(not settings.joint).lower()}"
             )
         return Tokenizer.from_models(*files, lowercase=lowercase)
-    if settings.max_pairs < 1:
-        raise UserError(f"data.tokenizer.max_pairs={settings.max_pairs}: give at least 1")
     keywords: Any = {
         name: settings[name] for name in ("model_type", "joint", "vocab_size", "character_coverage")
     }
