@@ -5,5 +5,9 @@ from setuptools import find_packages, setup
 setup(
     packages=[*find_packages(include=["nmt*"]), "nmt.configs"],
     package_dir={"nmt.configs": "configs"},
-    package_data={"nmt.configs": ["**/*.yaml"], "nmt.data.grammar": ["words/*.tsv"]},
+    package_data={
+        "nmt.configs": ["**/*.yaml"],
+        "nmt.data.grammar": ["words/*.tsv"],
+        "nmt.plotting": ["page.css", "page.js"],
+    },
 )

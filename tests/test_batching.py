@@ -60,7 +60,7 @@ def test_padding_share_is_that_of_the_collated_batches() -> None:
         )
         padded += int((batch.src == 0).sum() + (batch.tgt_out == 0).sum())
         cells += batch.src.numel() + batch.tgt_out.numel()
-    assert sampler.padding_share() == pytest.approx(padded / cells, abs=1e-12)
+    assert sampler.padding_shares()["both"] == pytest.approx(padded / cells, abs=1e-12)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -69,8 +69,8 @@ def test_padding_of_both_sides_is_half_of_what_sorting_by_one_side_leaves(shuffl
     by_tgt = np.array_split(np.argsort(tgt, kind="stable"), 150)
     cells = sum(len(rows) * (src[rows].max() + tgt[rows].max()) for rows in by_tgt)
     sampler = make_sampler(30_000, max_tokens=4096, shuffle=shuffle)
-    assert sampler.padding_share() < 0.06
-    assert sampler.padding_share() < 0.5 * (1 - (src.sum() + tgt.sum()) / cells)
+    assert sampler.padding_shares()["both"] < 0.06
+    assert sampler.padding_shares()["both"] < 0.5 * (1 - (src.sum() + tgt.sum()) / cells)
     fewest = np.maximum(src, tgt).sum() / 4096
     assert len(sampler) < 1.15 * fewest
 

@@ -264,8 +264,14 @@ SETTINGS = {
     "no metrics": (["~metrics"], ["nothing gives metrics, which is needed: leave out ~metrics"]),
     "no trainer": (["~trainer"], ["nothing gives trainer, which is needed: leave out ~trainer"]),
     "word for an interval": (["trainer.val_check_interval=abc"], ["trainer: ", "abc"]),
-    "no accumulation": (["trainer.accumulate_grad_batches=0"], ["trainer.accumulate_grad_batches=0"]),
-    "no validation": (["trainer.check_val_every_n_epoch=0"], ["trainer.check_val_every_n_epoch=0"]),
+    "no accumulation": (
+        ["trainer.accumulate_grad_batches=0", "trainer.log_every_n_steps=1"],
+        ["trainer.accumulate_grad_batches=0"],
+    ),
+    "no validation": (
+        ["trainer.check_val_every_n_epoch=0", "trainer.log_every_n_steps=1"],
+        ["trainer.check_val_every_n_epoch=0"],
+    ),
     "a score nobody gives": (
         ["callbacks.checkpoint.monitor=val/foo"],
         ["callbacks.checkpoint.monitor=val/foo", "val/bleu"],

@@ -10,7 +10,6 @@ from nmt.benchmark.steps import (
     first,
     in_turns,
     num_target_tokens,
-    padding_shares,
     sampler_cost,
     train_seconds,
 )

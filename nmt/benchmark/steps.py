@@ -101,17 +101,6 @@ def num_target_tokens(batches: Iterable[Batch], pad_id: int) -> int:
     return sum(int(padding_mask(batch.tgt_out, pad_id).sum()) for batch in batches)
 
 
-def padding_shares(sampler: TokenBatchSampler) -> dict[str, float]:
-    """Padded cells over all cells of an epoch's batches: of the source, of the target, and of both together."""
-    rows_of = list(sampler)
-    cells, real = {}, {}
-    for side, lengths in (("source", sampler.src_lengths), ("target", sampler.tgt_lengths)):
-        cells[side] = sum(len(rows) * int(lengths[rows].max()) for rows in rows_of)
-        real[side] = sum(int(lengths[rows].sum()) for rows in rows_of)
-    cells["both"], real["both"] = sum(cells.values()), sum(real.values())
-    return {side: 1 - real[side] / cells[side] for side in cells}
-
-
 def sampler_cost(sampler: TokenBatchSampler, rows: Dataset) -> dict[str, float]:
     """Of an epoch's batches: their number, seconds to deal them, bytes kept a pair, and pairs loaded a second."""
     started = time.perf_counter()

@@ -59,7 +59,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         facts["num_target_tokens"] = measure.num_target_tokens(
             itertools.chain.from_iterable(turns[1:]), data.tokenizer.pad_id
         )
-        facts["padding"] = measure.padding_shares(data.sampler("train", shuffle=True))
+        facts["padding"] = data.sampler("train", shuffle=True).padding_shares()
         results = take_turns(variants, turns, data, device, bar)
     result = {
         "machine": machine,

@@ -103,9 +103,8 @@ def run_command(name: str) -> None:
 def main() -> None:
     """`nmt COMMAND …`: the same as `python scripts/COMMAND.py …`, for an installed package."""
     if set(sys.argv[1:2]) & set(COMMANDS):
-        os.environ["NMT_COMMAND"] = sys.argv.pop(
-            1
-        )  # Lightning repeats the command line without it for each process
+        # Lightning repeats the command line without it for each process.
+        os.environ["NMT_COMMAND"] = sys.argv.pop(1)
     if "NMT_COMMAND" not in os.environ:
         sys.exit(f"nmt: error: give a command: {', '.join(COMMANDS)} (nmt COMMAND --help)")
     run_command(os.environ["NMT_COMMAND"])

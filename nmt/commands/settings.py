@@ -33,8 +33,8 @@ class Data(TypedDict, total=False):
 
     path: PathText | None
     cache_dir: PathText | None
-    max_length: Count
-    max_ratio: Positive
+    max_length: Annotated[int, Field(ge=2)]  # a piece and the end of sentence
+    max_ratio: Annotated[float, Field(ge=1)]
     max_tokens: Count
     buffer_pairs: Count | None
     tokenizer: Vocabulary
@@ -54,20 +54,25 @@ class Train(TypedDict, total=False):
     data: Data
 
 
-class Evaluate(TypedDict, total=False):
-    run: PathText | list[PathText]
-    split: Split
+class OfARun(TypedDict, total=False):
+    """What every command shares that loads a trained run."""
+
     checkpoint: PathText
     average: Count | None
     device: str
+    trusted: list[str]
+
+
+class Evaluate(OfARun, total=False):
+    run: PathText | list[PathText]
+    split: Split
     int8: bool
     num_bootstrap: Whole
     output: PathText | None
-    trusted: list[str]
     data: Data
 
 
-class Translate(TypedDict, total=False):
+class Translate(OfARun, total=False):
     run: PathText | list[PathText]
     input: PathText | None
     prefixes: PathText | None
@@ -76,15 +81,11 @@ class Translate(TypedDict, total=False):
     heatmaps: PathText | None
     page: Page | None
     num_best: Count
-    checkpoint: PathText
-    average: Count | None
-    device: str
     int8: bool
     block_size: Count
-    trusted: list[str]
 
 
-class Align(TypedDict, total=False):
+class Align(OfARun, total=False):
     run: PathText | None
     src: PathText | None
     tgt: PathText | None
@@ -102,10 +103,6 @@ class Align(TypedDict, total=False):
     search: bool
     reverse_run: PathText | None
     symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
-    checkpoint: PathText
-    average: Count | None
-    device: str
-    trusted: list[str]
 
 
 class Compare(TypedDict, total=False):

@@ -30,15 +30,8 @@ NOT_SETTINGS = (
 MADE_WITH = {"checkpoint": "best", "average": None, "int8": False}
 # Groups whose choice says what a run is; the others, such as an experiment, only say how it was asked for.
 NAMING_GROUPS = (
-    "data",
-    "model",
-    "attention",
-    "wiring",
-    "normalizer",
-    "content",
-    "optimizer",
-    "scheduler",
-    "averaging",
+    *("data", "model", "attention", "wiring", "normalizer", "content"),
+    *("optimizer", "scheduler", "averaging"),
 )
 
 
@@ -172,9 +165,8 @@ def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
 def label_experiments(runs: Sequence[ScoredRun]) -> list[str]:
     """`label_runs` without the seed: "" where the runs differ in nothing else."""
     settings = [run.settings for run in runs]
-    known = all(
-        run.choices for run in runs
-    )  # where they are, a group that one lacks is one it has no use for
+    # Where all choices are known, a run has no use for a group that it lacks.
+    known = all(run.choices for run in runs)
     groups = [group for group in NAMING_GROUPS if known and any(group in run.choices for run in runs)]
     described = [
         {

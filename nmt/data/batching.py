@@ -137,11 +137,13 @@ class TokenBatchSampler(Sampler[list[int]]):
         for start, end in own[position:].tolist():
             yield order[start:end].tolist()
 
-    def padding_share(self) -> float:
-        """Padded cells over all cells, of source and target together, in this epoch on all replicas."""
-        _, num_sentences, src_lengths, tgt_lengths = self._shapes()
-        num_cells = (num_sentences * (src_lengths + tgt_lengths)).sum()
-        return float(1.0 - (self.src_lengths.sum() + self.tgt_lengths.sum()) / num_cells)
+    def padding_shares(self) -> dict[str, float]:
+        """Padded cells over all cells of this epoch on all replicas: of the source, of the target, of both together."""
+        _, num_sentences, *longest = self._shapes()
+        cells = [int((num_sentences * lengths).sum()) for lengths in longest]
+        real = [int(lengths.sum()) for lengths in (self.src_lengths, self.tgt_lengths)]
+        shares = [1 - r / c for r, c in zip([*real, sum(real)], [*cells, sum(cells)], strict=True)]
+        return dict(zip(("source", "target", "both"), shares, strict=True))
 
     def num_bytes(self) -> int:
         """What this epoch's batches and the lengths of all rows take in memory."""

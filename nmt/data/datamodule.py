@@ -132,7 +132,7 @@ class TranslationDataModule(L.LightningDataModule):
         return [self._collate([rows[row] for row in chosen]) for chosen in sampler.largest_batches()]
 
     def _log_padding(self, epoch: int, sampler: TokenBatchSampler) -> None:
-        share = sampler.padding_share()
+        share = sampler.padding_shares()["both"]
         log.info("epoch %d: %d batches, %.1f %% padding", epoch, len(sampler), 100 * share)
         if self.trainer:
             for logger in self.trainer.loggers:

@@ -138,12 +138,8 @@ def fit_to_learn(
     Lengths are in pieces with the end of sentence, so that a side of length 1 is empty. A pair is kept where
     neither side is empty or longer than `max_length`, and the longer side is at most `max_ratio` times the
     shorter. The ratio does not matter where no side has more than `RATIO_FLOOR` pieces. A pair counts under the first
-    reason that applies. Raises UserError for limits that no pair meets.
+    reason that applies.
     """
-    if max_length < 2:
-        raise UserError(f"data.max_length={max_length}: give at least 2, a piece and the end of sentence")
-    if not max_ratio >= 1:
-        raise UserError(f"data.max_ratio={max_ratio}: give at least 1")
     longer, shorter = np.maximum(src, tgt), np.minimum(src, tgt)
     empty = shorter <= 1
     too_long = ~empty & (longer > max_length)

@@ -171,14 +171,6 @@ class Tokenizer:
             words[place] = word
         return words
 
-    def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece of each id."""
-        return [self._source.id_to_piece(int(each)) for each in ids]
-
-    def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """As `source_pieces`, for the target side."""
-        return [self._target.id_to_piece(int(each)) for each in ids]
-
     def _cased(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines as the models read them. Lower case keeps the words, but not always the number of characters."""
         return [line.lower() for line in lines] if self.lowercase else lines

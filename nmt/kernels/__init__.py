@@ -22,22 +22,3 @@ from nmt.kernels.int8 import quantise
 from nmt.kernels.loss import linear_cross_entropy, linear_r_drop
 from nmt.kernels.packed import packed_weights
 from nmt.kernels.steps import Linear, gradients_at_once, linear, product
-
-__all__ = [
-    "NAMES",
-    "Linear",
-    "best",
-    "fast",
-    "gradients_at_once",
-    "gru_cell",
-    "gru_sequence",
-    "linear",
-    "linear_cross_entropy",
-    "linear_r_drop",
-    "packed_weights",
-    "plain_gru_cell",
-    "product",
-    "quantise",
-    "use",
-    "using",
-]

@@ -78,7 +78,6 @@ class Int8Linear(_Translating):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.training = False
-        self.out_features, self.in_features = weight.shape
         self.levels = input_levels()
         scale = scale_of(weight.detach(), LEVELS)
         self.packed = _pack((weight.detach() / scale).round_().to(torch.int8))
@@ -88,9 +87,8 @@ class Int8Linear(_Translating):
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         scale = scale_of(rows, self.levels)
-        rounded = (
-            (rows / scale).add_(self.levels + 1.5).to(torch.int16)
-        )  # to bytes at once is several times slower
+        # To bytes at once is several times slower.
+        rounded = (rows / scale).add_(self.levels + 1.5).to(torch.int16)
         inputs = rounded.new_empty(padded(len(rows)), rows.size(1), dtype=torch.uint8)
         inputs[: len(rows)] = rounded
         y = _product(inputs, self.packed, self.scale, self.levels + 1)[: len(rows)]

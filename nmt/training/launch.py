@@ -12,9 +12,7 @@ from lightning.fabric.plugins.environments import ClusterEnvironment, LightningE
 
 from nmt.errors import UserError
 
-_LONGEST_WAIT = timedelta(
-    days=7
-)  # for what rank 0 prepares: torch's half an hour is short for a large corpus
+_LONGEST_WAIT = timedelta(days=7)  # while rank 0 prepares the data: torch's own is half an hour
 
 
 def check_launch(trainer: L.Trainer, *, num_before: int | None, sweep: bool) -> None:

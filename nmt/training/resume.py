@@ -9,7 +9,6 @@ import copy
 import difflib
 import errno
 import logging
-import pickle
 import re
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
+from nmt.run.checkpoints import BROKEN
 from nmt.settings import GROUPS, flat
 from nmt.training.memory import is_out_of_memory
 
@@ -44,11 +44,6 @@ CHANGEABLE = (
 # But not these: best.ckpt and early stopping compare all validations. (`metrics` is of the test set alone.)
 FIXED = ("callbacks.score.bleu", "callbacks.score.bleu.*", "callbacks.score.chrf", "callbacks.score.chrf.*")
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
-# What reading a file raises that is no checkpoint, or half of one.
-BROKEN = (
-    *(pickle.UnpicklingError, OSError, RuntimeError, EOFError),
-    *(LookupError, AttributeError, TypeError, ValueError),
-)
 _ABSENT = object()
 
 

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +82,8 @@ def train(
     if trainer.is_global_zero:
         write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
-    try:
+    with errors_of_training(cfg, trainer):
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
-    except SystemExit as end:  # how Lightning answers an interrupt
-        raise KeyboardInterrupt from end
-    except Exception as error:
-        launch.end_children(trainer)
-        if advice := advise(error, cfg, trainer):
-            raise UserError(advice) from error
-        raise
     launch.part()
     if not trainer.is_global_zero:
         return {}
@@ -158,6 +152,20 @@ def make_module(
     # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
     trainer.precision_plugin.convert_module(module)
     return module
+
+
+@contextlib.contextmanager
+def errors_of_training(cfg: DictConfig, trainer: L.Trainer) -> Iterator[None]:
+    """End the run's other processes at an error, and turn one that the person can mend into a UserError."""
+    try:
+        yield
+    except SystemExit as end:  # how Lightning answers an interrupt
+        raise KeyboardInterrupt from end
+    except Exception as error:
+        launch.end_children(trainer)
+        if advice := advise(error, cfg, trainer):
+            raise UserError(advice) from error
+        raise
 
 
 def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
@@ -271,9 +279,7 @@ def quieten() -> None:
     """Leave out what libraries say of themselves at each start."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
-    warnings.filterwarnings(
-        "ignore", ".*does not have many workers"
-    )  # the main process makes the batches in time
+    warnings.filterwarnings("ignore", ".*does not have many workers")
     # What is logged without is the same on every rank already.
     warnings.filterwarnings("ignore", ".*sync_dist=True")
     # Callbacks may change in a run that goes on.

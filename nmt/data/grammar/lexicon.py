@@ -154,6 +154,9 @@ MANNERS = dict(_pairs("manner"))  # after the verb and its object
 FREQUENCIES = _pairs("frequency")  # before the verb
 # Links are by number, as in the grammar's rules.
 TIMES = {tense: _pairs(f"time {tense}") for tense in ("past", "future", "present", "progressive")}
+# English, Vietnamese, form of the verb, and the marker that this form carries. C is the act; what is in braces agrees
+# with the subject. In `when he came` (then), Vietnamese leaves the past to the main clause.
+TENSES = {tense: tuple(cells) for tense, *cells in (row.values() for row in _rows("tenses"))}
 # What joins clauses A and B. The core does without what stands in brackets.
 CONJUNCTIONS, FRONTED = _pairs("conjunction"), _pairs("fronted conjunction")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
 
+from nmt.data.grammar import lexicon
 from nmt.data.grammar.derivation import EMPTY, Phrase, rule
 from nmt.data.grammar.lexicon import Verb
 from nmt.data.grammar.nominals import NounPhrase
@@ -51,32 +52,6 @@ def modified(act: Act, adverbial: Phrase) -> Act:
     return Act(act.verb, lambda form, marker: rule("V [T]", "V T", V=act.build(form, marker), T=adverbial))
 
 
-# Tense and negation. C: the act. {be}, {have}, {do}, {want} agree with the subject. In `when he came` (then),
-# Vietnamese leaves the past to the main clause.
-# (tense, negative) -> English, Vietnamese, form of the verb, marker that the verb form itself carries
-_TENSES = {
-    ("present", False): ("C", "C", "finite", ""),
-    ("present", True): ("{do} not/1 C", "không/1 C", "base", ""),
-    ("past", False): ("C", "C", "past", "đã"),
-    ("past", True): ("did/1 not/2 C", "đã/1 không/2 C", "base", ""),
-    ("then", False): ("C", "C", "past", ""),
-    ("future", False): ("will/1 C", "sẽ/1 C", "base", ""),
-    ("future", True): ("will/1 not/2 C", "sẽ/1 không/2 C", "base", ""),
-    ("progressive", False): ("{be}/1 C", "đang/1 C", "ing", ""),
-    ("was", False): ("{was}/1 C", "đang/1 C", "ing", ""),
-    ("already", False): ("{have}/1 already/2 C", "đã/1 C rồi/2", "participle", ""),
-    ("perfect", True): ("{have} not/1 C", "chưa/1 C", "participle", ""),
-    ("just", False): ("{have} just/1 C", "vừa/1 mới/1 C", "participle", ""),
-    ("ever", False): ("{have} never/1 C", "chưa/1 bao/1 giờ/1 C", "participle", ""),
-    ("can", False): ("can/1 C", "có/1 thể/1 C", "base", ""),
-    ("can", True): ("can/1 not/2 C", "không/2 thể/1 C", "base", ""),
-    ("must", False): ("must/1 C", "phải/1 C", "base", ""),
-    ("must", True): ("must/1 not/2 C", "không/2 được/1 C", "base", ""),
-    ("should", False): ("should/1 C", "nên/1 C", "base", ""),
-    ("should", True): ("should/1 not/2 C", "không/2 nên/1 C", "base", ""),
-    ("want", False): ("{want}/1 to C", "muốn/1 C", "base", ""),
-    ("want", True): ("{do} not/1 want/2 to C", "không/1 muốn/2 C", "base", ""),
-}
 _AGREEMENT = {
     "1": {"be": "am", "was": "was", "have": "have", "do": "do", "want": "want"},
     "3": {"be": "is", "was": "was", "have": "has", "do": "does", "want": "wants"},
@@ -108,7 +83,7 @@ def predicate(act: Act, tense: str, agr: str, *, negative: bool = False) -> Phra
     if "state" in verb.flags and tense in ("progressive", "was"):
         tense = "present" if tense == "progressive" else "then"
     negative = negative or (tense == "past" and verb.past == verb.base and agr != "3")
-    english, vietnamese, form, marker = _TENSES[tense, negative]
+    english, vietnamese, form, marker = lexicon.TENSES["negative " * negative + tense]
     form = ("third" if agr == "3" else "base") if form == "finite" else form
     return told(rule(agreeing(english, agr), vietnamese, C=act.build(form, marker)), tense, negative=negative)
 
