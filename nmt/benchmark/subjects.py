@@ -53,8 +53,7 @@ class Subject:
     def take_turn(self, turn: int, loader: Iterable[Batch]) -> None:
         """Measure everything once, on the batches of this turn; the first, turn 0, does not count.
 
-        The products are measured after the training: their shapes are new to the libraries in training, and what that
-        costs is a part of training.
+        The products are measured after the training: to prepare the libraries for new shapes is a part of training.
         """
         batches = self.turns[turn]
         seconds = train_seconds(self.step, batches)

@@ -1,4 +1,4 @@
-"""Checks of each command's settings that need no model: made before torch is imported.
+"""Checks of each command's settings that need no model, made before torch is imported.
 
 Each function has the name of its command, and takes its configuration and the overrides that it was composed with.
 """
@@ -96,10 +96,7 @@ def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for files that are not there or could not be written.
-
-    `nmt.commands.benchmark` checks each variant by itself.
-    """
+    """Raise UserError for files that are not there or could not be written; variants are checked one by one later."""
     if OmegaConf.is_list(cfg.compare):
         _check_inputs(*cfg.compare)
     check_folders(cfg, "output")

@@ -149,7 +149,7 @@ OF_COMMANDS: dict[str, Any] = {
 def settle(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
     """Check a command's own settings, and restore paths that YAML takes for numbers, as a directory called 2024.
 
-    What is built from configuration, as the model, is checked where it is built. Raises UserError naming the setting.
+    Settings of what is built, as the model, are checked where it is built. Raises UserError naming the setting.
     """
     kinds = OF_COMMANDS[command]
     paths = set(_paths(kinds))

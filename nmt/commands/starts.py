@@ -31,10 +31,7 @@ CORPUS_KEYS = ("data.max_length", "data.max_ratio", "data.max_tokens")  # and da
 
 
 def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
-    """Seconds of scripts/train.py, as a process of its own, from its start to the end of its first step.
-
-    Raises UserError with its last line where it fails.
-    """
+    """Seconds from the start of a process of scripts/train.py to the end of its first step."""
     arguments = for_train(cfg, overrides)
     with tempfile.TemporaryDirectory() as directory:
         arguments.append(f"log_dir={directory}/logs")
@@ -64,9 +61,9 @@ def cached_anew(cfg: DictConfig) -> bool:
 
 
 def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
-    """Print and return what corpora of these sizes cost: preparation, memory, start-up, dealing an epoch's batches.
+    """Print and return the costs of corpora of these sizes: preparation, memory, start-up, an epoch's batches.
 
-    Raises UserError for an override that could not take effect.
+    Raises UserError for an override that has no effect.
     """
     settings = [each for each in overrides if key_of(each).partition(".")[0] != "data"]
     used = {"corpora", "output", "device", "precision", *map(key_of, for_train(cfg, settings))}

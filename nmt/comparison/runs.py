@@ -89,10 +89,7 @@ def read_run(directory: Path, split: str) -> ScoredRun:
 
 
 def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
-    """The run directory that scores are of: they may stand elsewhere (evaluate.py's `output`), an ensemble's do.
-
-    Of an ensemble it is the first run's. Raises UserError where it is gone.
-    """
+    """The run directory that scores are of, which may stand elsewhere (`output`); the first of an ensemble."""
     if (directory / "config.yaml").is_file():
         return directory
     made_by = scores.get("ensemble") or [scores.get("run")]
@@ -146,10 +143,9 @@ def groups_but_for_seed(runs: Sequence[ScoredRun]) -> list[list[int]]:
 
 
 def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
-    """A label for each run: the fewest settings that tell the runs apart, the seed last.
+    """A label for each run: the fewest settings that tell the runs apart, the seed last, else the directories.
 
-    Prefers a config group's choice (`attention=bahdanau`) to a setting (`lr=0.002`). Runs that no setting tells
-    apart are labelled by their directories.
+    Prefers a config group's choice (`attention=bahdanau`) to a setting (`lr=0.002`).
     """
     experiments = label_experiments(runs)
     repeated = {label for label in experiments if experiments.count(label) > 1}

@@ -27,10 +27,9 @@ log = logging.getLogger(__name__)
 class TranslationDataModule(L.LightningDataModule):
     """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
 
-    Training pairs are filtered by length and ratio, and the counts are logged. All validation lines are kept, in
-    order. Held-out pairs that are training pairs too give a warning. `max_tokens` bounds the padded tokens of a batch.
-    With `guided`, training batches carry the corpus' alignments. With `sampling`, the filtered training text is
-    segmented anew for each epoch, before its batches are made: no side becomes longer than `max_length`.
+    Training pairs are filtered by length and ratio. All validation lines are kept, in order. Held-out pairs that are
+    training pairs too give a warning. `max_tokens` bounds the padded tokens of a batch. With `guided`, training batches
+    carry the corpus' alignments. With `sampling`, training text is segmented anew for each epoch.
     """
 
     def __init__(
@@ -175,12 +174,11 @@ class TranslationDataModule(L.LightningDataModule):
 
 
 class StreamingDataModule(TranslationDataModule):
-    """A data module whose training text is read as it is needed, for text that does not fit on the disk.
+    """A data module whose training text, a TextStream, is read as it is needed: it need not fit on the disk.
 
-    `splits["train"]` is a TextStream. An epoch is `epoch_batches` batches of each rank, and continues where the epoch
-    before it ended; after the last pair the text begins again. A resumed run reads past the pairs of its pass that it
-    has had, and then gets the same batches as without the interruption. Validation pairs inside the training text are
-    not looked for.
+    An epoch is `epoch_batches` batches of each rank and continues where the epoch before it ended; after the last pair
+    the text begins again. A resumed run gets the same batches as an uninterrupted one. Validation pairs inside the
+    training text are not looked for.
     """
 
     def __init__(self, *arguments: Any, epoch_batches: int, buffer_pairs: int, **keywords: Any) -> None:

@@ -1,10 +1,10 @@
-"""Linear maps in bytes, for translating on a CPU: weights rounded once, inputs as they come.
+"""Linear maps in bytes, for translating on a CPU: weights are rounded once, inputs when they come.
 
     y = W x + b   ≈   sw ∘ (Wq xq) sx + b        Wq = round(W / sw)        xq = round(x / sx)
 
-with one scale for each output, sw_o = max_i |W_oi| / 127, and one for each row of inputs, sx = max_i |x_i| / 127
-(dynamic quantisation), so that what a row becomes does not depend on what stands beside it. Sums of products of
-bytes are whole numbers and exact; only the rounding of W and x costs anything, at most half a scale each.
+Each output has a scale sw_o = max_i |W_oi| / 127, and each row of inputs a scale sx = max_i |x_i| / 127 (dynamic
+quantisation), so that a row does not depend on the others of its batch. Sums of products of bytes are exact; rounding
+W and x costs at most half a scale each.
 """
 
 from functools import cache
@@ -19,11 +19,10 @@ LEVELS = 127  # steps on either side of zero
 
 
 def quantise(module: nn.Module, *, leave: type[nn.Module]) -> None:
-    """Replace every `nn.Linear`, `nn.GRU` and `nn.LSTM` inside `module` by its form in bytes, but inside those of
-    type `leave`. Embeddings stay, also where they are the output layer's weights.
+    """Replace every `nn.Linear`, `nn.GRU` and `nn.LSTM` inside `module` by its form in bytes.
 
-    There is no way back and no training: `train()` is refused. Raises UserError on any device but a CPU, and where
-    torch lacks oneDNN.
+    Embeddings stay, and so do modules of type `leave`. The module cannot be trained again. Raises UserError on any
+    device but a CPU, and where torch lacks oneDNN.
     """
     assert not module.training, "bytes are for module.eval()"
     devices = {parameter.device.type for parameter in module.parameters()}

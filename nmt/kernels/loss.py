@@ -72,8 +72,8 @@ def _smooth_evenly(
 class _LinearLoss(torch.autograd.Function):
     """The mean over passes [P, N, R] of their cross-entropies, and where `alpha` is above 0 the divergences of two.
 
-    Gradients are kept for the sum over passes. What smoothing adds to them is the same for every piece: it is left out
-    of the rows and added to their sums.
+    Gradients are kept for the sum over passes. What smoothing adds is the same for every piece: it is added to the
+    sums.
     """
 
     @staticmethod

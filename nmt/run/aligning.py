@@ -23,11 +23,10 @@ class AligningModel(Model):
     def attentions(
         self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Cross-attention between the pieces of given pairs, ends of sentence included, as it comes.
+        """Cross-attention between the pieces of given pairs, ends of sentence included, while the targets are forced.
 
-        Yields (number of the pair, weights [L, K, T, S] of each layer and head); the targets are forced.
-        Yields nothing where the model has no attention. A pair that is longer than the model can read is left out,
-        with a warning.
+        Yields (number of the pair, weights [L, K, T, S] of each layer and head); nothing for a model without attention.
+        A pair that is longer than the model can read is left out, with a warning.
         """
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
@@ -59,13 +58,12 @@ class AligningModel(Model):
         head: int | None = None,
         reading: Literal["emitted", "fed"] = "emitted",
     ) -> list[np.ndarray | None]:
-        """Cross-attention between the words of given pairs: [target words, source words] each.
+        """Cross-attention between the words of given pairs: [target words, source words] each; targets are forced.
 
-        The targets are forced. `layer` and `head` (from 0) choose one where there are several: None is the
-        model's own layer of alignment, else the mean over layers, and the mean over heads. `reading` says which
-        row of the weights belongs to a piece (`alignment.shift_reading`): that of the step that emits it, or of
-        the step that is fed it. None for each pair where the model has no attention. Raises UserError where
-        there is no such layer or head.
+        `layer` and `head` (from 0) choose one of several; None is the model's own layer of alignment, else the mean
+        over layers, and the mean over heads. `reading` says which row of the weights belongs to a piece
+        (`alignment.shift_reading`). A pair without weights gives None. Raises UserError where there is no such layer or
+        head.
         """
         results: list[np.ndarray | None] = [None] * len(sources)
         for row, weights in self.attentions(sources, targets):
@@ -97,7 +95,7 @@ class AligningModel(Model):
     def alignment_error(
         self, dataset: Any, weights: Mapping[int, Any], rows: Iterable[int]
     ) -> alignment.AlignmentScore:
-        """The error of the most attended words against the gold links of a data set's rows.
+        """The error of the most attended words against the gold links of these rows of a data set.
 
         `weights` [T, S] are between the pieces of a row; a row without any has no links.
         """

@@ -51,11 +51,11 @@ class Run(TranslatingModel, AligningModel):
         int8: bool = False,
         trusted: Sequence[str] = (),
     ) -> "Run":
-        """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what lacks.
+        """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what is missing.
 
-        With `average`, the weights are the mean of those of the last so many checkpoints that were kept for it. With
-        `int8` the linear maps outside the attention's scores multiply in bytes (`nmt.kernels.int8`), on a CPU only.
-        `trusted` names modules outside this package whose classes the run may build.
+        With `average`, the weights are the mean of the last so many checkpoints that were kept for it. With `int8` the
+        linear maps outside the attention's scores multiply in bytes (`nmt.kernels.int8`), on a CPU only. `trusted`
+        names modules outside this package whose classes the run may build.
         """
         if average is not None and checkpoint != "best":
             raise UserError(f"average={average} is in place of checkpoint={checkpoint}: give one of the two")
@@ -80,10 +80,7 @@ class Run(TranslatingModel, AligningModel):
         paths: Sequence[str | Path],
         **how: Any,
     ) -> "Run":
-        """Several runs as one, whose probabilities are averaged; they must share their tokenizer's files.
-
-        Each is loaded as `load` is told by `how`.
-        """
+        """Several runs, loaded by `load` with `how`, whose probabilities are averaged; they share a tokenizer."""
         if not paths:
             raise UserError("an ensemble needs a run directory or more")
         runs = [cls.load(path, **how) for path in paths]
@@ -119,10 +116,10 @@ class Run(TranslatingModel, AligningModel):
         num_bootstrap: int = 1000,
         show_progress: bool = False,
     ) -> tuple[dict[str, Any], list[Translation]]:
-        """Scores of a split's translations by `scorers`, else BLEU, chrF and TER; AER where gold is there.
+        """Scores of a split's translations by `scorers`, else BLEU, chrF and TER; with gold alignments, its AER.
 
-        Raises UserError for a scorer that counts case where the tokenizer lower-cases text. `references` is the digest
-        of what was translated and scored against: equal where scores compare.
+        `references` is the digest of sources and references: scores with the same one compare. Raises UserError for a
+        scorer that counts case where the tokenizer lower-cases text.
         """
         check_case(scorers or {}, lowercase=self.tokenizer.lowercase)
         sources, references = list(dataset["src"]), list(dataset["tgt"])
@@ -144,10 +141,7 @@ class Run(TranslatingModel, AligningModel):
     def _score_attention(
         self, dataset: Any, sources: list[str], references: list[str]
     ) -> dict[str, dict[str, float]]:
-        """Statistics of the attention over forced references, and its alignment error where gold is there.
-
-        Agreement, where there are several heads, is their mean over layers and target pieces.
-        """
+        """Statistics of the attention over forced references, its heads' agreement, and its AER."""
         chosen, agreements = {}, []
         for row, heads in self.attentions(sources, references):
             chosen[row] = self.choose_head(heads, None, None)
@@ -164,10 +158,7 @@ class Run(TranslatingModel, AligningModel):
         return scores
 
     def split(self, name: str, data: DictConfig | None = None) -> Any:
-        """A split of `data`, else of the data the run was trained on, read whole though training may have streamed it.
-
-        Raises UserError where there is none.
-        """
+        """A split, read whole, of `data` or else of the run's own data. Raises UserError where there is none."""
         if name not in SPLITS:
             raise UserError(f"split={name}: choose one of {', '.join(SPLITS)}")
         splits = read_whole(

@@ -38,10 +38,7 @@ def load_weights(translator: Translator, file: Path) -> None:
 
 
 def load_average(translator: Translator, files: Sequence[Path]) -> None:
-    """Load the mean of several checkpoints' weights (Vaswani et al. 2017, 6.1), taken in float64.
-
-    Raises UserError naming the first file that is broken or does not fit the model.
-    """
+    """Load the mean of several checkpoints' weights (Vaswani et al. 2017, 6.1), taken in float64. Raises UserError."""
     sums: dict[str, Tensor | float] = {}
     for file in files:
         load_weights(translator, file)

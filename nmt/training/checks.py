@@ -17,9 +17,9 @@ WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
 
 
 def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, has_gold: bool) -> None:
-    """Raise UserError where something goes by a score that none of `givers` gives, or takes the worst for the best.
+    """Raise UserError where a setting goes by a score that none of `givers` gives, or takes the worst for the best.
 
-    Scores of the attention are given where the model has one, and its error where validation has gold alignments too.
+    Only attention has scores `val/attention/…`, and only validation with gold alignments has `val/aer`.
     """
     given = [
         name

@@ -23,11 +23,10 @@ from nmt.training.schedules import schedule
 class TranslationModule(L.LightningModule):
     """Minimises label-smoothed cross-entropy, averaged once over the target tokens of an optimizer step.
 
-    The loss of each batch is a sum; gradients are divided by the number of target tokens of the whole
-    accumulation window over all ranks just before they are clipped. Losses are logged in nats a target piece,
-    without smoothing. `guided_alignment` times the cross-entropy of the cross-attention against the batch's
-    alignments is minimised beside it (Chen et al. 2016). With `r_drop` above 0 each batch is read twice in one pass,
-    either copy with its own dropout, and that weight of their divergence is minimised too (`losses.r_drop`).
+    The loss of a batch is a sum; gradients are divided by the number of target tokens of the whole accumulation window
+    over all ranks before they are clipped. Losses are logged in nats a target piece, without smoothing. Beside it,
+    `guided_alignment` times the cross-entropy of the attention against the batch's alignments is minimised (Chen et al.
+    2016). With `r_drop` above 0 each batch is read twice, with different dropout, and so is `losses.r_drop`.
     """
 
     scores = ("val/loss", "val/perplexity")  # what validation gives, beside those of callbacks
@@ -208,10 +207,7 @@ class TranslationModule(L.LightningModule):
         return self._seconds + (0.0 if self._started is None else time.perf_counter() - self._started)
 
     def _count(self) -> tuple[float, int, float]:
-        """The loss in nats and the number of target pieces since the last logged step, all ranks', and its seconds.
-
-        They are counted, and the next ones begin.
-        """
+        """The loss in nats, the number of target pieces of all ranks, and the seconds, since it was called last."""
         loss = num_tokens = 0.0
         if self._since_log:  # all at once: the CPU waits for a device once
             losses, counts = zip(*((part.nll, part.num_tokens) for part in self._since_log), strict=True)

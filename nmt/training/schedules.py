@@ -77,8 +77,8 @@ def plateau(
 ) -> dict[str, Any]:
     """Multiply the rate by `factor` when more than `patience` validations in a row were no better than the best.
 
-    Better is more of the score `monitor`, or less, by `mode`. The module steps it, after each validation: Lightning
-    would at the end of each epoch, by whatever score it last had.
+    Better is more of the score `monitor`, or less, by `mode`. The module steps it after each validation: Lightning
+    would at the end of each epoch.
     """
     scheduler = ReduceLROnPlateau(optimizer, mode=mode, factor=factor, patience=patience, threshold=0.0)
     return {"scheduler": scheduler, "interval": "epoch", "frequency": sys.maxsize, "monitor": monitor}

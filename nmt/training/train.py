@@ -49,8 +49,8 @@ def train(
 ) -> dict[str, Any]:
     """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
 
-    With a `checkpoint`, which was saved after `step` by `num_processes`, its run goes on. Of several processes rank 0
-    scores and returns the scores, the others nothing.
+    With a `checkpoint`, which `num_processes` saved after `step`, its run goes on. Only rank 0 scores and returns
+    scores.
     """
     started = time.perf_counter()
     check(cfg, cfg.trusted)

@@ -15,10 +15,10 @@ from nmt.run.building import reads_lowercase
 
 
 def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer:
-    """What a `data` node says: the given SentencePiece model or models, else one trained on the training text.
+    """The tokenizer that a `data` node describes: given SentencePiece models, else one trained on the training text.
 
-    At most `tokenizer.max_pairs` of its pairs are looked at: evenly drawn, or the first of each file of a stream.
-    The same pairs and settings are trained on once, but for a stream's.
+    It learns from at most `tokenizer.max_pairs` pairs, evenly drawn, or the first of each file of a stream. The
+    vocabulary of a text that is not streamed is cached.
     """
     settings, lowercase = config.tokenizer, reads_lowercase(config)
     if settings.model is not None:

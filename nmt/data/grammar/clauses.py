@@ -43,8 +43,7 @@ def clause(
 ) -> Phrase:
     """A clause of at most `room` words on either side (at least 2).
 
-    front: a time may stand first, with a comma. tense: one that the clause has beside its main clause, where it
-    tells of an event: affirmative, and no state.
+    front: a time may stand first, with a comma. tense: that of a clause beside a main clause, which tells of an event.
     """
     for _ in range(12):
         if tense is not None:

@@ -65,10 +65,7 @@ def number(rng: random.Random) -> Phrase:
 
 
 def possessive(rng: random.Random, *, kin: bool = False) -> Callable[..., Phrase]:
-    """The rule that gives N an owner: my N, `N của tôi`; the teacher 's N, `N của giáo viên`.
-
-    The family goes without `của` after a pronoun: my mother, `mẹ tôi`.
-    """
+    """The rule that gives N an owner: my N, `N của tôi`; the teacher 's N; of the family, my mother, `mẹ tôi`."""
     if rng.random() < (0.85 if kin else 0.6):
         owner = rng.choice(_KIN_OWNERS if kin else lexicon.PRONOUNS[:6])
         return partial(rule, "P N", "N P", P=word(owner.possessive, owner.vi if kin else f"của {owner.vi}"))

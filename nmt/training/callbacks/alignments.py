@@ -22,12 +22,11 @@ MOST_FRAMES = 100  # of an animation: its file must not grow with the length of 
 class DrawAlignments(Callback):
     """Draws and measures the cross-attention at each validation, while the references are forced.
 
-    Logs `val/attention/*` statistics over the whole set, `val/aer` where the data have gold alignments (the
-    weights read as emitted: row t belongs to the piece that step t emits), and a heatmap of each of
-    `num_sentences` fixed sentences, as image `val/alignment/ROW` and as a PNG in `directory`: the mean over heads of
-    the model's layer of alignment, else of all layers. Where there are several layers or heads each is drawn too, as
-    `val/heads/ROW`. When training ends, each sentence's heatmaps become an animation beside them. Does nothing for a
-    model without attention.
+    Logs `val/attention/*` statistics over the whole set, and `val/aer` where the data have gold alignments (row t of
+    the weights belongs to the piece that step t emits). Draws `num_sentences` fixed sentences, as images
+    `val/alignment/ROW` and as PNG files in `directory`: the mean over heads of the model's layer of alignment, else of
+    all layers. Several layers or heads are drawn each, as `val/heads/ROW`. At the end of training each sentence's
+    heatmaps become an animation.
     """
 
     # The first where the data have gold alignments, all of them where the model has attention.
