@@ -1,4 +1,4 @@
-"""The one exception that means: the user can mend this."""
+"""The exceptions for faults that the user can mend."""
 
 import errno
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that are whole under their names, or as they were before."""
+"""Writing files so that each is whole, or stays as it was."""
 
 import contextlib
 import os

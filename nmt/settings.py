@@ -1,4 +1,4 @@
-"""Settings: the types that they are declared with, the groups of choices, the splits of a corpus, a flat view."""
+"""Types of settings and their check, the groups of choices, and the splits of a corpus."""
 
 import json
 from pathlib import Path

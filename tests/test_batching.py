@@ -124,7 +124,7 @@ def test_replicas_share_one_list_equally_and_see_every_row_once(num_replicas: in
     alone = {frozenset(rows) for rows in make_sampler(shuffle=shuffle)}
     shared = {frozenset(rows) for batches in dealt for rows in batches}
     assert len(alone - shared) < num_replicas  # only the few that were halved differ
-    assert len({replica.padding_share() for replica in replicas}) == 1
+    assert len({replica.padding_shares()["both"] for replica in replicas}) == 1
 
 
 def test_batches_of_one_pair_that_cannot_be_dealt_are_refused() -> None:

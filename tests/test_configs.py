@@ -236,6 +236,7 @@ REFUSED = {
     "no seed": ("train", ["seed=null"], f"seed=null: {WHOLE}"),
     "a large seed": ("train", ["seed=5000000000"], "seed=5000000000: Input should be less than 4294967296"),
     "no seed to measure by": ("benchmark", ["seed=null"], f"seed=null: {WHOLE}"),
+    "no pairs for a vocabulary": ("train", ["data.tokenizer.max_pairs=0"], "data.tokenizer.max_pairs=0: .* equal to 1"),
     "three tokenizer models": ("train", ["data.tokenizer.model=[a,b,c]"], "data.tokenizer.model=.* at most 2 items"),
     "no ratio": ("train", ["data.max_ratio=null"], f"data.max_ratio=null: {NUMBER}"),
     "no length": ("train", ["data.max_length=null"], f"data.max_length=null: {WHOLE}"),

@@ -351,7 +351,6 @@ REQUESTS = {
     "scores nowhere": ("evaluate", ["output="], ["output=: String should have at least 1 character"]),
     "scores of nothing": ("evaluate", ["run="], ["run=: String should have at least 1 character"]),
     "half an ensemble": ("evaluate", ["run=[RUN,'']"], ["String should have at least 1 character"]),
-    "a link to itself": ("translate", ["output=FILE.link"], ["output=FILE.link: a link that leads to itself"]),
     "the other way round": (
         "evaluate",
         ["output=FILE.d", "data.src_lang=vi", "data.tgt_lang=en"],

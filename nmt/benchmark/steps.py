@@ -1,4 +1,4 @@
-"""What is timed: whole training steps, and translations of a fixed length."""
+"""Timing of whole training steps, and of translations of a fixed length."""
 
 import itertools
 import os

@@ -1,5 +1,3 @@
 """The commands, one module each, and their common entry, which checks settings before it imports a module."""
 
 from nmt.commands.entry import LogFile, main, run_command
-
-__all__ = ["LogFile", "main", "run_command"]

@@ -1,4 +1,4 @@
-"""The entry that every command shares: settings by Hydra, and one clear line for an error that can be mended."""
+"""The common entry of all commands: settings by Hydra, and one clear line for an error that can be mended."""
 
 import atexit
 import functools

@@ -1,4 +1,4 @@
-"""The settings of each command, with their types and ranges, and the check of what the command line gives."""
+"""The settings of each command, with their types and ranges, and their check."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_type_hints
@@ -36,7 +36,7 @@ class Data(TypedDict, total=False):
     max_length: Annotated[int, Field(ge=2)]  # a piece and the end of sentence
     max_ratio: Annotated[float, Field(ge=1)]
     max_tokens: Count
-    buffer_pairs: Count | None
+    buffer_pairs: Count
     tokenizer: Vocabulary
 
 

@@ -270,7 +270,5 @@ def make_datamodule(
     epoch_batches = settings.get("streaming")
     if epoch_batches is None:
         return TranslationDataModule(splits, tokenizer, **keywords)
-    buffer_pairs = settings["buffer_pairs"] or 100_000
-    return StreamingDataModule(
-        splits, tokenizer, epoch_batches=epoch_batches, buffer_pairs=buffer_pairs, **keywords
-    )
+    keywords |= {"epoch_batches": epoch_batches, "buffer_pairs": settings["buffer_pairs"]}
+    return StreamingDataModule(splits, tokenizer, **keywords)

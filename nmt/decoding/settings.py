@@ -1,4 +1,4 @@
-"""The settings of decoding, as `configs/decoding/` has them."""
+"""The settings of decoding, which the files in `configs/decoding/` choose."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Figures, animations and pages as files, each whole or as it was before, and figures as pixels."""
+"""Writing figures, animations and pages to files, and figures as pixels."""
 
 import io
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """The files of a run directory: how they are found, checked before the work, and written."""
 
 import contextlib
-import errno
 import glob
 import logging
 import os
@@ -131,8 +130,6 @@ def check_folders(
     taken = {Path(config[key]).resolve(): key for key in read if config[key] is not None}
     for key in (key for key in (*files, *made, *folders) if config[key] is not None):
         path = Path(config[key])
-        if _leads_to_itself(path):
-            raise UserError(f"{key}={path}: a link that leads to itself")
         if not _is_stream(path) and (other := taken.setdefault(path.resolve(), key)) != key:
             raise UserError(f"{key}={path} is that of {other} too: give each its own")
         above = path if key in folders else path.parent
@@ -158,14 +155,6 @@ def write_atomically(path: Path, text: str) -> None:
             raise WriteError(path, error) from error
         return
     write_together({path.resolve() if path.is_symlink() else path: text})
-
-
-def _leads_to_itself(path: Path) -> bool:
-    try:
-        path.stat()
-    except OSError as error:
-        return error.errno == errno.ELOOP
-    return False
 
 
 def _is_stream(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Weights out of checkpoints, which are read as weights only."""
+"""Loading weights from checkpoints, one or the mean of several."""
 
 import pickle
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How the processes of a run begin and end together, whoever starts them: Lightning, torchrun or SLURM."""
+"""Starting and ending the processes of a run together, under Lightning, torchrun or SLURM."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Memory of a process."""
+"""The memory that a process holds, and errors when it runs out."""
 
 import contextlib
 import ctypes

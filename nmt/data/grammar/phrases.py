@@ -1,4 +1,4 @@
-"""Noun phrases and verb phrases, which hold each other: what someone does to the book that someone reads."""
+"""Noun phrases and verb phrases, which may contain each other: someone opens the book that someone reads."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Verbs with what follows them, then in a tense, negated or not."""
+"""Verbs with their objects, in a tense, affirmative or negative."""
 
 from collections.abc import Callable
 from functools import cache, partial

@@ -1,4 +1,4 @@
-"""Sentences and corpora of them."""
+"""Random sentences, and corpora of distinct ones."""
 
 import random
 from typing import NamedTuple

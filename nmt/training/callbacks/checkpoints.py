@@ -1,4 +1,4 @@
-"""Checkpoints: when they are written, what they hold, and how a file is written whole."""
+"""The callback that writes checkpoints, their content, and files that are written whole or not at all."""
 
 import contextlib
 import io

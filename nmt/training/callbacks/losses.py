@@ -1,4 +1,4 @@
-"""The callback that ends a run at a loss that is NaN or infinite."""
+"""The callback that ends a run when its loss is NaN or infinite."""
 
 import json
 import math
