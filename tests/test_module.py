@@ -288,19 +288,3 @@ def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         AtomicCheckpointIO().save_checkpoint({}, target)
     assert target.read_bytes() == good
     assert list(target.parent.iterdir()) == [target]
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {},
-        3,
-        {"since_log": torch.zeros(1)},
-        {"since_log": [], "logged_step": 1},
-        {"since_log": [[]], "logged_step": "x"},
-        {"since_log": [[]], "logged_step": 1, "seconds_on_clock": "soon"},
-    ],
-)
-def test_a_record_of_training_of_another_shape_is_refused(record):
-    with pytest.raises(UserError, match="of another version of nmt, or damaged"):
-        make_module().on_load_checkpoint({"training": record})

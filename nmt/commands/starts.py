@@ -85,11 +85,8 @@ def corpus_cost(cfg: DictConfig, settings: Sequence[str], num_pairs: int) -> dic
     with tempfile.TemporaryDirectory() as directory:
         text_bytes = measure.write_corpus(Path(directory) / "text", num_pairs)
         data = [
-            "data=files",
-            f"data.path={directory}/text",
+            *("data=files", f"data.path={directory}/text", "data.src_lang=en", "data.tgt_lang=vi"),
             f"data.cache_dir={directory}/cache",
-            "data.src_lang=en",
-            "data.tgt_lang=vi",
             *(f"{key}={OmegaConf.select(cfg, key)}" for key in CORPUS_KEYS),
             *(
                 f"data.tokenizer.{key}={value}"

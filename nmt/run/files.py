@@ -108,6 +108,8 @@ def _find_checkpoint(directory: Path, checkpoint: str) -> Path:
 
 def files_to_average(directory: Path, number: int) -> list[Path]:
     """The last `number` checkpoints that a run has kept. Raises UserError where it has fewer."""
+    if type(number) is not int or number < 1:
+        raise UserError(f"average={number}: give a number of at least 1, or null")
     files = list(kept_files(directory / "checkpoints").values())
     if len(files) < number:
         raise UserError(

@@ -258,18 +258,11 @@ class TranslationModule(L.LightningModule):
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Raises UserError where the record is none that `on_save_checkpoint` writes."""
-        try:
-            state = checkpoint["training"]
-            self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
-            self._logged_step = int(state["logged_step"])
-            self._seconds = float(state["seconds_on_clock"])
-            self.train_seconds, self.train_tokens = float(state["train_seconds"]), int(state["train_tokens"])
-            self.progress.update(state["progress"])
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise UserError(
-                "the checkpoint's record of its training is of another version of nmt, or damaged: start the run anew"
-            ) from error
+        state = checkpoint["training"]
+        self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
+        self._logged_step, self._seconds = state["logged_step"], state["seconds_on_clock"]
+        self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
+        self.progress.update(state["progress"])
 
     # the update rule
 

@@ -248,10 +248,8 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
     else:
         print(f"{run_dir} has finished ({reason}); scoring it")
         kernels.use(resumed.kernels)
-        training: dict[str, Any] = {"steps": step}
-        with contextlib.suppress(LookupError, TypeError):  # a record of another version, or damaged
-            record = checkpoint["training"]
-            training = cost(step, record["train_seconds"], record["train_tokens"])
+        record = checkpoint["training"]
+        training = cost(step, record["train_seconds"], record["train_tokens"])
         split, scores = score(
             resumed, run_dir, read_splits(resumed.data, trusted=cfg.trusted), device="auto", training=training
         )
