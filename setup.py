@@ -1,9 +1,13 @@
-"""What pyproject.toml cannot say: the folder `configs` is the package `nmt.configs` of a wheel."""
+"""The packages of a wheel, the folder `configs` among them as `nmt.configs`, and their data files."""
 
 from setuptools import find_packages, setup
 
 setup(
     packages=[*find_packages(include=["nmt*"]), "nmt.configs"],
     package_dir={"nmt.configs": "configs"},
-    package_data={"nmt.configs": ["**/*.yaml"]},
+    package_data={
+        "nmt.configs": ["**/*.yaml"],
+        "nmt.data.grammar": ["words/*.tsv"],
+        "nmt.plotting": ["page.css", "page.js"],
+    },
 )

@@ -1,4 +1,4 @@
-"""What the environment says of this process: its rank among those that a launcher started."""
+"""The rank of this process among those that a launcher started, by the environment."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The one exception that means: the user can mend this."""
+"""The exceptions for faults that the user can mend."""
 
 import errno
 from pathlib import Path
@@ -13,10 +13,7 @@ _ADVICE = {
 
 
 class UserError(ValueError):
-    """A fault in what the user gave (a file, a line, a setting), said in one line with what to do.
-
-    Commands print it without a traceback and exit with status 1.
-    """
+    """A fault in what the user gave (a file, a line, a setting), in one line that says what to do."""
 
 
 class WriteError(UserError):

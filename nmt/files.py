@@ -1,4 +1,4 @@
-"""Files that are whole under their names, or as they were before."""
+"""Writing files so that each is whole, or stays as it was."""
 
 import contextlib
 import os
@@ -12,10 +12,7 @@ from nmt.errors import WriteError
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file beside `path` to write to. It takes that name at the end, or is removed after an exception.
-
-    Its own name is unlike all others, since another process may write the same file now.
-    """
+    """A new file beside `path`: it takes the name `path` at the end, or is removed after an exception."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary

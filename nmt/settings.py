@@ -1,4 +1,4 @@
-"""Settings: the types that they are declared with, the groups of choices, the splits of a corpus, a flat view."""
+"""Types of settings and their check, the groups of choices, and the splits of a corpus."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,7 @@ def describe_groups(configs: Path, names: tuple[str, ...]) -> str:
 def check_value(kind: Any, value: Any, key: str) -> None:
     """Raise UserError, naming the dotted key, where a plain value is not of the declared type.
 
-    Values are read as JSON would hold them, strictly: a list may stand for a tuple; true is no number, "3" no integer.
+    Values are read strictly, as JSON: a list may stand for a tuple; true is no number, "3" no integer.
     """
     # A TypedDict has a configuration of its own.
     config = None if is_typeddict(kind) else ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)

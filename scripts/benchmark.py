@@ -1,4 +1,4 @@
-"""Measure how fast models train and decode, what memory they take, and where the time goes."""
+"""Measure how fast models train and decode, and what memory they take."""
 
 from nmt.commands import run_command
 

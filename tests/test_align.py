@@ -440,7 +440,7 @@ def test_an_empty_prefix_leaves_its_line_free(gru, max_tokens):
 @pytest.mark.parametrize("prefix", ["", "ngôi nhà"])
 def test_a_prefix_of_a_line_in_parts_is_that_of_its_first_part(gru, prefix, monkeypatch):
     run = Run.load(gru)
-    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
     long = " ".join(SOURCES[0].split() * 3)
     first, *others = run._parts(long)
     found, other = run.translate([long, SOURCES[1]], prefixes=[prefix, "ở đây"])
@@ -452,7 +452,7 @@ def test_a_prefix_of_a_line_in_parts_is_that_of_its_first_part(gru, prefix, monk
 
 @pytest.mark.parametrize("most", [512, 12], ids=["whole", "cut"])
 def test_a_prefix_longer_than_its_translation_may_be_is_named_by_its_line(gru, most, monkeypatch):
-    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", most)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", most)
     lines, prefixes = [*SOURCES, " ".join([SOURCES[0]] * 5)], ["", "", "", TARGETS[0], ""]
     with pytest.raises(
         UserError, match=r"^the prefix of line 14 has [0-9]+ pieces, .* only 1: raise max_length"
@@ -527,12 +527,12 @@ def test_a_line_beyond_the_limit_is_translated_in_parts(gru, monkeypatch, caplog
     run = Run.load(gru)
     long = " ".join(SOURCES[0].split() * 6)
     alone = run.translate([SOURCES[1]])[0]
-    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
     parts = run._parts(long)
     assert len(parts) > 2
     assert " ".join(parts) == long
     assert all(len(ids) <= 12 for ids in run.tokenizer.encode_source(parts))
-    with caplog.at_level("WARNING", logger="nmt.run.directory"):
+    with caplog.at_level("WARNING", logger="nmt.run.translating"):
         found = run.translate([SOURCES[1], long, ""])
     assert "1 of 3 lines have more than 12 pieces" in caplog.text
     assert found[0].text == alone.text
@@ -552,7 +552,7 @@ def test_a_line_beyond_the_limit_is_translated_in_parts(gru, monkeypatch, caplog
 
 def test_a_part_without_pieces_has_its_place_in_the_weights(gru, monkeypatch):
     run = Run.load(gru)
-    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
     word = "house" * 40
     [found], [alone] = (run.translate([line]) for line in (f"{word} \u200b small", f"{word} small"))
     assert found.text == alone.text
@@ -564,7 +564,7 @@ def test_a_part_without_pieces_has_its_place_in_the_weights(gru, monkeypatch):
 
 def test_a_word_beyond_the_limit_is_cut_between_characters(gru, monkeypatch):
     run = Run.load(gru)
-    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
     parts = run._parts("house" * 40)
     assert "".join(parts) == "house" * 40
     assert len(run.translate(["house" * 40])) == 1
@@ -573,7 +573,7 @@ def test_a_word_beyond_the_limit_is_cut_between_characters(gru, monkeypatch):
 def test_the_parts_of_a_word_are_one_column_of_the_weights(gru, monkeypatch):
     """Links count the words of the line as it was given; a target word's weights are those of its part."""
     run = Run.load(gru)
-    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
     word = "house" * 40
     [found] = run.translate([word])
     parts = [run.translate([part])[0] for part in run._parts(word)]
@@ -587,7 +587,7 @@ def test_the_parts_of_a_word_are_one_column_of_the_weights(gru, monkeypatch):
 
 def test_a_word_that_was_cut_among_others_keeps_its_place(gru, monkeypatch):
     run = Run.load(gru)
-    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
     line = f"  the  {'house' * 20}\u3000stands "
     [found] = run.translate([line])
     assert found.source_words == line.split()
@@ -603,15 +603,15 @@ def test_a_word_that_was_cut_among_others_keeps_its_place(gru, monkeypatch):
 
 
 def test_a_long_line_is_named_by_its_number_in_the_input(gru, tmp_path, monkeypatch, caplog, capsys):
-    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
     lines = written(tmp_path / "in", *["the house"] * 4, "the house " * 9)
-    with caplog.at_level("WARNING", logger="nmt.run.directory"):
+    with caplog.at_level("WARNING", logger="nmt.run.translating"):
         translate(run=gru, input=lines, block_size=2)
     assert "(the first is line 5)" in caplog.text
 
 
 def test_lines_that_are_empty_or_cut_have_one_translation_of_the_n_best(gru, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("nmt.run.directory.MOST_PIECES", 12)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
     lines = written(tmp_path / "in", "the house", "", "the house " * 9)
     translate(run=gru, input=lines, num_best=3)
     rows = [line.split(" ||| ") for line in capsys.readouterr().out.splitlines()]

@@ -60,7 +60,7 @@ def test_padding_share_is_that_of_the_collated_batches() -> None:
         )
         padded += int((batch.src == 0).sum() + (batch.tgt_out == 0).sum())
         cells += batch.src.numel() + batch.tgt_out.numel()
-    assert sampler.padding_share() == pytest.approx(padded / cells, abs=1e-12)
+    assert sampler.padding_shares()["both"] == pytest.approx(padded / cells, abs=1e-12)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -69,8 +69,8 @@ def test_padding_of_both_sides_is_half_of_what_sorting_by_one_side_leaves(shuffl
     by_tgt = np.array_split(np.argsort(tgt, kind="stable"), 150)
     cells = sum(len(rows) * (src[rows].max() + tgt[rows].max()) for rows in by_tgt)
     sampler = make_sampler(30_000, max_tokens=4096, shuffle=shuffle)
-    assert sampler.padding_share() < 0.06
-    assert sampler.padding_share() < 0.5 * (1 - (src.sum() + tgt.sum()) / cells)
+    assert sampler.padding_shares()["both"] < 0.06
+    assert sampler.padding_shares()["both"] < 0.5 * (1 - (src.sum() + tgt.sum()) / cells)
     fewest = np.maximum(src, tgt).sum() / 4096
     assert len(sampler) < 1.15 * fewest
 
@@ -124,7 +124,7 @@ def test_replicas_share_one_list_equally_and_see_every_row_once(num_replicas: in
     alone = {frozenset(rows) for rows in make_sampler(shuffle=shuffle)}
     shared = {frozenset(rows) for batches in dealt for rows in batches}
     assert len(alone - shared) < num_replicas  # only the few that were halved differ
-    assert len({replica.padding_share() for replica in replicas}) == 1
+    assert len({replica.padding_shares()["both"] for replica in replicas}) == 1
 
 
 def test_batches_of_one_pair_that_cannot_be_dealt_are_refused() -> None:

@@ -15,6 +15,7 @@ from nmt.commands import checks
 from nmt.commands.settings import settle
 from nmt.errors import UserError
 from nmt.run.building import build_translator, check
+from nmt.training.checks import check_stream
 from nmt.training.losses import cross_entropy
 from nmt.training.train import _choices
 from tests.commands import by_choices, by_hydra
@@ -97,12 +98,28 @@ def test_a_choice_that_could_not_take_effect_does_not_compose(overrides):
         ["positions=learned"],
         ["model=transformer", "cell=lstm"],
         ["data=files", "data.path=.", "data.buffer_pairs=100"],
-        ["data=files", "data.path=.", "data.streaming=5", "data.num_workers=1"],
     ],
 )
 def test_what_could_not_take_effect_is_refused(overrides):
     with pytest.raises(UserError, match=r"= has no effect with.*: leave it out"):
         checks.train(compose(*overrides), overrides)
+
+
+def test_a_missing_tokenizer_model_is_refused_with_the_other_settings():
+    overrides = ["data.tokenizer.model=missing.model"]
+    with pytest.raises(UserError, match=r"^missing\.model: no such file"):
+        checks.train(compose(*overrides), overrides)
+
+
+def test_a_stream_of_pairs_that_fill_a_batch_each_is_not_dealt_to_two_processes():
+    cfg = compose(
+        "data=files", "data.path=.", "data.streaming=5", "data.max_length=128", "data.max_tokens=255"
+    )
+    check_stream(cfg, num_processes=1)
+    with pytest.raises(
+        UserError, match=r"^data\.max_length=128 is more than half of data\.max_tokens=255: .* 2 proc"
+    ):
+        check_stream(cfg, num_processes=2)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +236,8 @@ REFUSED = {
     "no seed": ("train", ["seed=null"], f"seed=null: {WHOLE}"),
     "a large seed": ("train", ["seed=5000000000"], "seed=5000000000: Input should be less than 4294967296"),
     "no seed to measure by": ("benchmark", ["seed=null"], f"seed=null: {WHOLE}"),
-    "no workers": ("train", ["data.num_workers=null"], f"data.num_workers=null: {WHOLE}"),
+    "no pairs for a vocabulary": ("train", ["data.tokenizer.max_pairs=0"], "data.tokenizer.max_pairs=0: .* equal to 1"),
+    "three tokenizer models": ("train", ["data.tokenizer.model=[a,b,c]"], "data.tokenizer.model=.* at most 2 items"),
     "no ratio": ("train", ["data.max_ratio=null"], f"data.max_ratio=null: {NUMBER}"),
     "no length": ("train", ["data.max_length=null"], f"data.max_length=null: {WHOLE}"),
     "no tokens": ("train", ["data.max_tokens=null"], f"data.max_tokens=null: {WHOLE}"),

@@ -200,7 +200,8 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "data/README.md"], ids=named)
 def test_every_link_leads_somewhere(page):
-    for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text("utf-8")):
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", prose):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), (path, anchor)
         assert not anchor or anchor in anchors(target), (path, anchor)

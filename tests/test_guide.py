@@ -83,7 +83,6 @@ def make_datamodule(columns: dict, guided: bool) -> TranslationDataModule:
         max_length=50,
         max_ratio=5,
         max_tokens=200,
-        num_workers=0,
         seed=1,
         guided=guided,
     )

@@ -245,7 +245,7 @@ SETTINGS = {
     ),
     "a decoding setting there is not": (["+decoding.foo=1"], ["decoding.foo: DecodingSettings has no such setting"]),
     "a home that no shell has spelt out": (["data.cache_dir=~/x"], ["data.cache_dir=~/x cannot be read", "quote"]),
-    "three tokenizer models": (["data.tokenizer.model=[a,b,c]"], ["data.tokenizer.model", "3"]),
+    "three tokenizer models": (["data.tokenizer.model=[a,b,c]"], ["data.tokenizer.model", "at most 2"]),
     "negative rate": (["optimizer.lr=-1"], ["optimizer: Invalid learning rate: -1"]),
     "a key the optimizer has not got": (["+optimizer.foo=1"], ["optimizer.foo: Adam has no such setting"]),
     "a key the schedule has not got": (["+scheduler.foo=1"], ["scheduler.foo: cosine has no such setting"]),
@@ -264,8 +264,14 @@ SETTINGS = {
     "no metrics": (["~metrics"], ["nothing gives metrics, which is needed: leave out ~metrics"]),
     "no trainer": (["~trainer"], ["nothing gives trainer, which is needed: leave out ~trainer"]),
     "word for an interval": (["trainer.val_check_interval=abc"], ["trainer: ", "abc"]),
-    "no accumulation": (["trainer.accumulate_grad_batches=0", "trainer.log_every_n_steps=1"], ["trainer: ", "zero"]),
-    "no validation": (["trainer.check_val_every_n_epoch=0", "trainer.log_every_n_steps=1"], ["trainer: ", "zero"]),
+    "no accumulation": (
+        ["trainer.accumulate_grad_batches=0", "trainer.log_every_n_steps=1"],
+        ["trainer.accumulate_grad_batches=0"],
+    ),
+    "no validation": (
+        ["trainer.check_val_every_n_epoch=0", "trainer.log_every_n_steps=1"],
+        ["trainer.check_val_every_n_epoch=0"],
+    ),
     "a score nobody gives": (
         ["callbacks.checkpoint.monitor=val/foo"],
         ["callbacks.checkpoint.monitor=val/foo", "val/bleu"],
@@ -289,7 +295,7 @@ SETTINGS = {
     "no readout": (["decoder.readout_size=0", "model.tie_output=false"], ["decoder.readout_size"]),
     "no layers": (["decoder.num_layers=0"], ["decoder.num_layers"]),
     "no encoder layers": (["encoder.num_layers=-1"], ["encoder.num_layers"]),
-    "no interval": (["trainer.val_check_interval=0", "trainer.log_every_n_steps=1"], ["trainer: ", "zero"]),
+    "no interval": (["trainer.val_check_interval=0", "trainer.log_every_n_steps=1"], ["trainer.val_check_interval=0"]),
     "idle sampling": (["decoding=sample", "decoding.beam_size=4"], ["beam_size", "has no effect"]),
     "guided without attention": (["attention=none", "guided_alignment=1"], ["guides attention"]),
     "r_drop without dropout": (["r_drop=5", "model.dropout=0"], ["r_drop", "set model.dropout"]),
@@ -345,7 +351,6 @@ REQUESTS = {
     "scores nowhere": ("evaluate", ["output="], ["output=: String should have at least 1 character"]),
     "scores of nothing": ("evaluate", ["run="], ["run=: String should have at least 1 character"]),
     "half an ensemble": ("evaluate", ["run=[RUN,'']"], ["String should have at least 1 character"]),
-    "a link to itself": ("translate", ["output=FILE.link"], ["output=FILE.link: a link that leads to itself"]),
     "the other way round": (
         "evaluate",
         ["output=FILE.d", "data.src_lang=vi", "data.tgt_lang=en"],
@@ -911,7 +916,7 @@ def test_held_out_pairs_inside_training_are_counted():
 
 def test_a_run_does_not_go_on_with_other_text(trained):
     tokenizer = Tokenizer.load(trained / "tokenizer")
-    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "num_workers": 0, "seed": 1}
+    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
 
     def data(num_train: int) -> TranslationDataModule:
         pairs = grammar.corpus(num_train=num_train, num_val=5, num_test=0, max_words=12, seed=1)
@@ -932,7 +937,7 @@ def test_a_run_does_not_go_on_with_other_text(trained):
 @pytest.mark.parametrize("side", ["src", "tgt", "alignment"])
 def test_a_run_does_not_go_on_with_another_validation_set(side, trained):
     tokenizer = Tokenizer.load(trained / "tokenizer")
-    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "num_workers": 0, "seed": 1}
+    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
 
     def data(**changed: str) -> TranslationDataModule:
         train = Dataset.from_dict({"src": ["a b"], "tgt": ["c d"]})
@@ -956,7 +961,7 @@ def test_a_validation_set_inside_training_is_warned_of(trained, caplog):
     for side in ("src", "tgt"):
         texts["val"][side][:3] = texts["train"][side][:3]
     splits = {split: Dataset.from_dict(texts[split]) for split in ("train", "val")}
-    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "num_workers": 0, "seed": 1}
+    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
     TranslationDataModule(splits, Tokenizer.load(trained / "tokenizer"), **settings, guided=False)
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.message.startswith("3 of 10 val pairs are training pairs too")

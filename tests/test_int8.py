@@ -170,8 +170,8 @@ def run_dir(request, tmp_path_factory) -> Path:
 @torch.inference_mode()
 def test_logits_are_near_those_of_the_same_run(run_dir):
     exact, found = Run.load(run_dir, device="cpu"), Run.load(run_dir, device="cpu", int8=True)
-    src = exact._pad(exact.tokenizer.encode_source([SOURCES[0], SOURCES[1]]))
-    tgt = exact._pad(exact.tokenizer.encode_target([TARGETS[0], TARGETS[1]]))
+    src = exact.pad(exact.tokenizer.encode_source([SOURCES[0], SOURCES[1]]))
+    tgt = exact.pad(exact.tokenizer.encode_target([TARGETS[0], TARGETS[1]]))
     logits = []
     for run in (exact, found):
         memory = run.translator.encode(src, src != run.tokenizer.pad_id)
@@ -184,8 +184,8 @@ def test_logits_are_near_those_of_the_same_run(run_dir):
 @torch.inference_mode()
 def test_steps_equal_the_whole_target(run_dir):
     run = Run.load(run_dir, device="cpu", int8=True)
-    src = run._pad(run.tokenizer.encode_source([SOURCES[0]]))
-    tgt = run._pad(run.tokenizer.encode_target([TARGETS[0]]))
+    src = run.pad(run.tokenizer.encode_source([SOURCES[0]]))
+    tgt = run.pad(run.tokenizer.encode_target([TARGETS[0]]))
     memory = run.translator.encode(src, torch.ones_like(src, dtype=torch.bool))
     state, stepped = run.translator.init_state(memory), []
     for t in range(tgt.size(1)):
@@ -227,7 +227,7 @@ def test_a_trained_run_translates_almost_the_same(tmp_path, model):
     run = Run.load(directory, device="cpu")
     translator, pad = run.translator.train(), run.tokenizer.pad_id
     sources, targets = [SOURCES[i] for i in (0, 1, 3)], [TARGETS[i] for i in (0, 1, 3)]
-    src, tgt = run._pad(run.tokenizer.encode_source(sources)), run._pad(run.tokenizer.encode_target(targets))
+    src, tgt = run.pad(run.tokenizer.encode_source(sources)), run.pad(run.tokenizer.encode_target(targets))
     optimizer = torch.optim.Adam(translator.parameters(), lr=0.01)
     bos = tgt.new_full((len(tgt), 1), run.tokenizer.bos_id)
     for _ in range(120):

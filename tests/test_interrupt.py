@@ -1,6 +1,5 @@
 """Ctrl-C during training leaves a last checkpoint from which the run goes on."""
 
-import contextlib
 import os
 import re
 import signal
@@ -8,8 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-
-import pytest
 
 from tests.commands import ROOT, call, refused
 from tests.test_commands import SMALL
@@ -52,37 +49,3 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     result = call("translate", f"run={directory}", "checkpoint=last", stdin=b"the cat sleeps .\n")
     assert result.returncode == 0, result.stderr.decode()
     assert result.stdout.count(b"\n") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_is_sent_to_the_loaders_workers_too_ends_as_if_it_were_not(number, tmp_path: Path):
-    directory = tmp_path / "run"
-    command = [sys.executable, str(ROOT / "scripts" / "train.py"), *SMALL, "trainer.max_epochs=1000"]
-    command += ["callbacks=minimal", "data.num_workers=2", f"run_dir={directory}"]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, f"data.cache_dir={tmp_path / 'cache'}"],
-            cwd=tmp_path,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            start_new_session=True,
-        )
-        try:
-            deadline = time.monotonic() + 120
-            while not (directory / "checkpoints" / "best.ckpt").exists() and time.monotonic() < deadline:
-                time.sleep(0.2)
-            os.killpg(process.pid, number)
-            status = process.wait(timeout=60)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    text = (tmp_path / "log").read_text()
-    assert status == 128 + number, text
-    assert "Traceback" not in text
-    assert f"train.py: interrupted: go on with resume={directory}\n" in text
-    # All of a run with a run_dir is in it, and nothing elsewhere.
-    assert (directory / ".hydra" / "overrides.yaml").exists()
-    assert (directory / "train.log").exists()
-    assert not (tmp_path / "logs").exists()

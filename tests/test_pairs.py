@@ -10,7 +10,6 @@ from omegaconf import OmegaConf
 from nmt.data import pairs
 from nmt.data.cache import cached_dataset
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import UserError
 from nmt.run.data import stored_data
 from nmt.training.vocabulary import make_tokenizer
 
@@ -120,11 +119,6 @@ def test_a_damaged_vocabulary_is_trained_again(corpus, tmp_path):
     [model] = tmp_path.glob("tokenizer-*/joint.model")
     model.write_bytes(model.read_bytes()[:100])
     assert make_tokenizer(settings(tmp_path), corpus).__reduce__() == first.__reduce__()
-
-
-def test_no_pairs_for_a_vocabulary_is_refused(corpus, tmp_path):
-    with pytest.raises(UserError, match=r"data\.tokenizer\.max_pairs=0: give at least 1"):
-        make_tokenizer(settings(tmp_path, max_pairs=0), corpus)
 
 
 def test_a_stored_run_makes_no_folder_for_its_cache(tmp_path):

@@ -413,14 +413,14 @@ def test_so_it_is_in_other_precisions(precision, workspace):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", SIZES)
-def test_so_it_is_with_every_regulariser_and_another_number_of_workers(model, workspace):
+def test_so_it_is_with_every_regulariser(model, workspace):
     """Pieces, dropped units, words and weights, and R-Drop's two readings are drawn as if nothing had happened."""
     small = [each for each in SMALL if model != "transformer" or "_size=16" not in each]
     overrides = [*small, *REGULARISED, *SIZES[model]]
     whole, directory = workspace / f"whole_{model}", workspace / f"killed_{model}"
     assert train(whole, overrides) == 0, log_of(whole)
     assert train(directory, overrides, die_at_batch(17)) == -signal.SIGKILL, log_of(directory)
-    assert go_on(directory, "data.num_workers=1") == 0, log_of(directory)
+    assert go_on(directory) == 0, log_of(directory)
     assert_same_run(directory, whole)
 
 

@@ -213,7 +213,6 @@ def data(folder: Path, tokenizer: Tokenizer, **changed) -> StreamingDataModule:
         "max_length": 60,
         "max_ratio": 4.0,
         "max_tokens": 120,
-        "num_workers": 0,
         "seed": 3,
         "guided": False,
         "epoch_batches": 7,

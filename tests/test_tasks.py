@@ -164,12 +164,10 @@ def test_rows_are_those_of_the_corpus_and_no_source_occurs_twice(tmp_path, src_l
     [
         ({"tgt_lang": "fr"}, r"data\.tgt_lang=fr: .*core and kind"),
         ({"src_lang": "kind"}, r"data\.src_lang=kind: .*en and vi"),
-        ({"num_val": 0}, r"data\.num_val=0: .*at least 1"),
-        ({"max_words": 1.5}, r"data\.max_words=1\.5: give a whole number"),
         ({"min_words": 30}, "min_words=30 is more than max_words=20"),
     ],
 )
-def test_another_task_or_number_is_refused(tmp_path, change, words):
+def test_another_task_or_length_is_refused(tmp_path, change, words):
     with pytest.raises(UserError, match=words):
         columns(tmp_path, **change)
 

@@ -28,6 +28,11 @@ VIETNAMESE = [
 OPTIONS = {"model_type": "unigram", "joint": True, "vocab_size": 85, "character_coverage": 1.0}
 
 
+def pieces_of(processor, ids):
+    """The text of each piece."""
+    return [processor.id_to_piece(int(each)) for each in ids]
+
+
 def train(**changes) -> Tokenizer:
     return Tokenizer.train(ENGLISH, VIETNAMESE, **(OPTIONS | changes))
 
@@ -68,12 +73,12 @@ def test_text_survives_encoding_and_decoding(model_type, is_joint):
     for line, ids in zip(ENGLISH, tokenizer.encode_source(ENGLISH), strict=True):
         assert ids[-1] == tokenizer.eos_id == 3
         assert not {0, 1, 2, 3} & set(ids[:-1])
-        assert "".join(tokenizer.source_pieces(ids[:-1])).replace("▁", " ").strip() == line
+        assert "".join(pieces_of(tokenizer._source, ids[:-1])).replace("▁", " ").strip() == line
 
 
 def test_special_ids_are_named(joint):
     assert (joint.pad_id, joint.unk_id, joint.bos_id, joint.eos_id) == (0, 1, 2, 3)
-    assert joint.target_pieces([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert pieces_of(joint._target, [0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
 def test_blank_lines_are_the_end_of_sentence_alone(joint):
@@ -279,7 +284,7 @@ def groups(tokenizer, text):
     assert (ids[-1], words[-1]) == (tokenizer.eos_id, -1)
     assert words[:-1] == sorted(words[:-1])
     result = {}
-    for label, word in zip(tokenizer.source_pieces(ids[:-1]), words, strict=False):
+    for label, word in zip(pieces_of(tokenizer._source, ids[:-1]), words, strict=False):
         result.setdefault(word, []).append(label)
     return {word: "".join(labels) for word, labels in result.items()}
 
@@ -317,7 +322,7 @@ def test_bytes_join_the_word_they_are_in(bytes_too):
 def test_a_lone_space_piece_belongs_to_the_piece_after_it():
     tokenizer = Tokenizer.train(["x y z"] * 3, ["x y z"] * 3, **(OPTIONS | {"vocab_size": 8}))
     ids, words = tokenizer.align_source("x yz")
-    assert tokenizer.source_pieces(ids) == ["▁", "x", "▁", "y", "z", "</s>"]
+    assert pieces_of(tokenizer._source, ids) == ["▁", "x", "▁", "y", "z", "</s>"]
     assert words == [0, 0, 1, 1, 1, -1]
     assert tokenizer.target_words(ids) == [0, 0, 1, 1, 1, -1]
     space, x = ids[:2]

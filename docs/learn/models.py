@@ -13,13 +13,13 @@ from IPython.display import Image, Markdown
 
 import nmt
 import nmt.commands  # defines what the configurations refer to
-from nmt import plotting
+from nmt import metrics, plotting
 from nmt.commands.composing import CONFIGS, compose
 from nmt.decoding import DecodingSettings
 
 warnings.filterwarnings("ignore", "IProgress not found")  # progress bars are off
 
-MODELS = Path(__file__).parent / "models"
+MODELS = Path(__file__).resolve().parent / "models"
 BASE = """
 data.num_train=8000 data.num_val=100 data.num_test=600 data.max_words=12 data.max_tokens=512
 data.tokenizer.vocab_size=1300 model.size=64 model.dropout=0 label_smoothing=0 optimizer.lr=0.01
@@ -52,6 +52,12 @@ def trained(*overrides: str, base: str = BASE) -> nmt.Run:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             train(compose("train", [*base.split(), *overrides, *places]))
     return nmt.Run.load(directory, device="cpu")
+
+
+def scores_of(run: nmt.Run) -> dict[str, Any]:
+    """BLEU of greedy translations of the test set, and where its references attend: AER and statistics."""
+    bleu = {"bleu": metrics.Bleu(tokenize="13a", lowercase=False)}
+    return run.score(run.split("test"), GREEDY, scorers=bleu, num_bootstrap=0)[0]
 
 
 def code(thing: Any) -> Markdown:

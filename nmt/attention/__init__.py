@@ -29,24 +29,3 @@ from nmt.attention.positional import (
     MonotonicLocalAttention,
     PredictiveLocalAttention,
 )
-
-__all__ = [
-    "AdditiveAttention",
-    "Attended",
-    "Attention",
-    "ConcatAttention",
-    "CoverageAttention",
-    "DotAttention",
-    "GeneralAttention",
-    "LocalAttention",
-    "LocationAttention",
-    "MonotonicLocalAttention",
-    "MultiHeadAttention",
-    "NormedAdditiveAttention",
-    "PredictiveLocalAttention",
-    "ScaledDotAttention",
-    "ScaledGeneralAttention",
-    "additive_score",
-    "chunked_additive_score",
-    "no_attention",
-]

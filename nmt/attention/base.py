@@ -1,4 +1,4 @@
-"""What every mechanism is: a score, the weights that it becomes, and the context that they select."""
+"""The base class of attention mechanisms: scores, the weights that they become, and the context."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,15 +1,8 @@
-"""What training and decoding cost here, and how near that is to what this machine can multiply."""
+"""Measurements of training and decoding: speed, memory, start-up, and efficiency of the matrix products."""
 
 from nmt.benchmark.corpora import Start, watch, write_corpus
-from nmt.benchmark.products import (
-    Cost,
-    Product,
-    count_products,
-    measure_products,
-    measure_square,
-    products_of,
-)
-from nmt.benchmark.profiles import operator_shares, peak_memory
+from nmt.benchmark.products import Product, count_products, products_of, products_seconds
+from nmt.benchmark.resources import peak_memory
 from nmt.benchmark.steps import (
     Leave,
     TrainingStep,
@@ -17,17 +10,8 @@ from nmt.benchmark.steps import (
     first,
     in_turns,
     num_target_tokens,
-    padding_shares,
     sampler_cost,
     train_seconds,
 )
 from nmt.benchmark.subjects import Decoding, Subject
-from nmt.benchmark.tables import (
-    LABELS,
-    compare,
-    corpora_table,
-    extreme_ratio,
-    paired_ratio,
-    report,
-    summary,
-)
+from nmt.benchmark.tables import LABELS, compare, corpora_table, extreme_ratio, paired_ratio, report, summary

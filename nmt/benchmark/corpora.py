@@ -1,4 +1,4 @@
-"""What a corpus costs by its size: text of any size, and processes whose memory is watched."""
+"""Corpora of any size, made of the grammar's sentences, and processes whose memory is watched."""
 
 import random
 import subprocess
@@ -17,19 +17,16 @@ _SECONDS_A_SAMPLE = 0.05
 
 
 class Start(NamedTuple):
-    """A process from its start to its end.
-
-    peak: bytes of its own at most, without the files that it maps; None where the system does not tell.
-    """
+    """The seconds of a process, and the most bytes it held; None where the system does not tell."""
 
     seconds: float
     peak: int | None
 
 
 def write_corpus(directory: Path, num_pairs: int, *, num_held_out: int = 300, seed: int = 1) -> int:
-    """Plain files train, val and test of English and Vietnamese, in lines of two sentences; bytes of the first.
+    """Write train, val and test of English and Vietnamese; returns the bytes of train.
 
-    Both sentences are drawn from a pool, so that millions of different lines are made in seconds.
+    A line has two sentences drawn from a pool, so that millions of different lines are made in seconds.
     """
     rng = random.Random(seed)
     pool = [grammar.sentence(rng, max_words=30) for _ in range(_POOL)]

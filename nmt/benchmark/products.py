@@ -1,10 +1,11 @@
-"""The matrix products of a training step, and how fast this machine does them by themselves.
+"""The matrix products of a training step, and the time that this machine takes for them alone.
 
     efficiency = seconds of a step's matrix products by themselves / seconds of the whole step
 
 The products are those of the forward pass, `C = A B`, and the two that each of them needs for the gradient,
-`dA = dC B^T` and `dB = A^T dC`. They are measured in their own shapes, back to back on operands in cache, so
-that 1 is what no rewriting around the products can pass; joining many small products into a large one can.
+`dA = dC B^T` and `dB = A^T dC`. They are measured in their own shapes, again and again on operands in cache. An
+efficiency of 1 is therefore the best that code around these products can reach; to join many small products into a
+large one can do better.
 """
 
 import statistics
@@ -22,7 +23,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nmt.benchmark.steps import TrainingStep, stopwatch
 from nmt.data.batching import Batch
 
-SQUARE = {"cpu": 1024, "cuda": 8192}  # the product that stands for what a device can do at best
 _MOST_CALLS, _ROUND_SECONDS = 10, 0.0004  # in a round, for one shape
 _MOST_ROUNDS, _ENOUGH_SECONDS = 5, 0.02
 
@@ -36,11 +36,6 @@ class Product(NamedTuple):
     columns: int
     dtype: torch.dtype
 
-    @property
-    def operations(self) -> int:
-        """Multiplications and additions."""
-        return 2 * self.num * self.rows * self.inner * self.columns
-
     def with_gradients(self) -> tuple["Product", "Product", "Product"]:
         """Itself, `dA = dC B^T` and `dB = A^T dC`."""
         num, rows, inner, columns, dtype = self
@@ -52,7 +47,7 @@ class Product(NamedTuple):
 
 
 class _Recorder(TorchDispatchMode):
-    """Counts the products that are called for by their shapes."""
+    """Counts the products that are computed, by their shapes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,43 +91,16 @@ def products_of(step: TrainingStep, batches: Iterable[Batch]) -> Counter[Product
     return products
 
 
-class Cost(NamedTuple):
-    """Seconds and operations (multiplications and additions)."""
-
-    seconds: float
-    operations: int
-
-    @property
-    def gflops(self) -> float:
-        """10^9 operations a second."""
-        return self.operations / self.seconds / 1e9
-
-
-def measure_products(products: Mapping[Product, int], device: torch.device) -> dict[str, Cost]:
-    """What the forward products and their gradients cost by themselves, by the matrix that is multiplied with.
-
-    Products of many pairs of matrices at once, as attention has them, are taken together.
-    """
-    costs: dict[str, Cost] = {}
-    for product, count in products.items():
-        name = f"{product.inner} x {product.columns}" if product.num == 1 else "between activations"
-        before = costs.get(name, Cost(0.0, 0))
-        parts = product.with_gradients()
-        seconds = sum(_seconds_a_call(part, device) for part in parts)
-        operations = sum(part.operations for part in parts)
-        costs[name] = Cost(before.seconds + count * seconds, before.operations + count * operations)
-    return dict(sorted(costs.items(), key=lambda item: -item[1].seconds))
-
-
-def measure_square(device: torch.device, dtype: torch.dtype) -> Cost:
-    """A large square product: what this device can do at best."""
-    size = SQUARE[device.type]
-    product = Product(1, size, size, size, dtype)
-    return Cost(_seconds_a_call(product, device), product.operations)
+def products_seconds(products: Mapping[Product, int], device: torch.device) -> float:
+    """Seconds that the forward products and those for their gradients take by themselves."""
+    return sum(
+        count * sum(_seconds_a_call(part, device) for part in product.with_gradients())
+        for product, count in products.items()
+    )
 
 
 def _seconds_a_call(product: Product, device: torch.device) -> float:
-    """The median over a few rounds of the mean seconds of a call: what interrupts one round counts for nothing."""
+    """The median over a few rounds of the mean seconds of a call: an interrupted round does not count."""
     num, rows, inner, columns, dtype = product
     left = torch.ones(num, rows, inner, dtype=dtype, device=device)
     right = torch.ones(num, inner, columns, dtype=dtype, device=device)

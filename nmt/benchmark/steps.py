@@ -1,4 +1,4 @@
-"""What is timed: whole training steps, and translations of a fixed length."""
+"""Timing of whole training steps, and of translations of a fixed length."""
 
 import itertools
 import os
@@ -99,17 +99,6 @@ def in_turns(batches: Sequence[Batch], num_turns: int, num_batches: int) -> list
 def num_target_tokens(batches: Iterable[Batch], pad_id: int) -> int:
     """Target pieces, end of sentence included, padding not."""
     return sum(int(padding_mask(batch.tgt_out, pad_id).sum()) for batch in batches)
-
-
-def padding_shares(sampler: TokenBatchSampler) -> dict[str, float]:
-    """Padded cells over all cells of an epoch's batches: of the source, of the target, and of both together."""
-    rows_of = list(sampler)
-    cells, real = {}, {}
-    for side, lengths in (("source", sampler.src_lengths), ("target", sampler.tgt_lengths)):
-        cells[side] = sum(len(rows) * int(lengths[rows].max()) for rows in rows_of)
-        real[side] = sum(int(lengths[rows].sum()) for rows in rows_of)
-    cells["both"], real["both"] = sum(cells.values()), sum(real.values())
-    return {side: 1 - real[side] / cells[side] for side in cells}
 
 
 def sampler_cost(sampler: TokenBatchSampler, rows: Dataset) -> dict[str, float]:

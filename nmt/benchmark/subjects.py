@@ -1,4 +1,4 @@
-"""One of the variants that take turns: what was measured of it so far."""
+"""A variant that is measured in turns with others."""
 
 import copy
 import itertools
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from nmt.benchmark.products import Cost, measure_products, measure_square, products_of
-from nmt.benchmark.profiles import operator_shares, peak_memory
+from nmt.benchmark.products import products_of, products_seconds
+from nmt.benchmark.resources import peak_memory
 from nmt.benchmark.steps import TrainingStep, decode_seconds, first, num_target_tokens, train_seconds
 from nmt.benchmark.tables import LABELS, summary
 from nmt.data.batching import Batch
@@ -19,8 +19,11 @@ from nmt.models.base import Translator
 
 
 class Decoding(NamedTuple):
-    """How many batches' sources are translated, by a beam of which size, into how many pieces each; `prepare`:
-    what is done to a copy of the model before, where it does not translate as it trains."""
+    """How a variant translates.
+
+    num_batches: how many batches' sources. length: the pieces of each translation. prepare: applied to a copy of the
+    model before, where it does not translate as it trains.
+    """
 
     num_batches: int
     beam_size: int
@@ -29,8 +32,10 @@ class Decoding(NamedTuple):
 
 
 class Subject:
-    """A model in training on the batches of one turn after the other, built by `build`, which gives the same first
-    weights each time."""
+    """A model that trains on the batches of one turn after the other, and what was measured of it.
+
+    build: makes the model with its first weights, the same each time.
+    """
 
     def __init__(
         self, build: Callable[[], TrainingStep], turns: Sequence[Sequence[Batch]], *, decoding: Decoding
@@ -38,8 +43,6 @@ class Subject:
         self.turns, self.decoding = turns, decoding
         self.device = turns[0][0].src.device
         self.figures: dict[str, list[float]] = {}
-        self.operators: dict[str, float] = {}
-        self.costs: dict[str, Cost] = {}
         batches = itertools.chain.from_iterable(turns)
         largest = max(batches, key=lambda batch: batch.src.numel() + batch.tgt_in.numel())
         memory = peak_memory(lambda: train_seconds(build(), [largest] * 2), self.device)
@@ -50,32 +53,24 @@ class Subject:
     def take_turn(self, turn: int, loader: Iterable[Batch]) -> None:
         """Measure everything once, on the batches of this turn; the first, turn 0, does not count.
 
-        The products stand just after the training they are held against: before it they would have their shapes made
-        ready for it, which is a part of what training costs.
+        The products are measured after the training: to prepare the libraries for new shapes is a part of training.
         """
         batches = self.turns[turn]
         seconds = train_seconds(self.step, batches)
-        products = products_of(self.step, batches)
-        costs = measure_products(products, self.device)
-        translator = self.step.module.translator
-        alone = sum(cost.seconds for cost in costs.values())
-        operations = sum(cost.operations for cost in costs.values())
+        alone = products_seconds(products_of(self.step, batches), self.device)
         waiting = self._waiting_seconds(loader, len(batches))
         sources = [batch.src for batch in batches[: self.decoding.num_batches]]
         num_sentences = sum(len(src) for src in sources)
         decode = partial(self._decode_seconds, self._decoder(), sources)
         figures = {
-            "train_tokens_per_second": num_target_tokens(batches, translator.pad_id) / seconds,
+            "train_tokens_per_second": num_target_tokens(batches, self.step.module.translator.pad_id)
+            / seconds,
             "efficiency": alone / seconds,
-            "train_gflops": operations / seconds / 1e9,
-            "products_gflops": operations / alone / 1e9,
-            "square_gflops": measure_square(self.device, next(iter(products)).dtype).gflops,
             "loader_share": waiting / (waiting + seconds),
             "greedy_sentences_per_second": num_sentences / decode(beam_size=1),
             "beam_sentences_per_second": num_sentences / decode(beam_size=self.decoding.beam_size),
         }
         if turn > 0:
-            self.costs = costs
             for key, value in figures.items():
                 self.figures.setdefault(key, []).append(value)
 
@@ -93,23 +88,13 @@ class Subject:
             return decode_seconds(translator, sources, beam_size=beam_size, length=self.decoding.length)
 
     def _waiting_seconds(self, loader: Iterable[Batch], num_batches: int) -> float:
-        """Seconds for so many batches from the loader, and to bring them to the device."""
+        """Seconds to get so many batches from the loader and to bring them to the device."""
         started = time.perf_counter()
         first(loader, num_batches, self.device)
         return time.perf_counter() - started
 
-    def find_operators(self, num_operators: int) -> None:
-        """Profile the training; after the turns, as it slows what it watches."""
-        self.operators = operator_shares(self.step, self.turns[-1], num_operators=num_operators)
-
     def result(self) -> dict[str, Any]:
-        total = sum(cost.seconds for cost in self.costs.values())
         return {
             "num_parameters": sum(p.numel() for p in self.step.module.parameters()),
             "measures": {key: summary(self.figures[key]) for key in LABELS if key in self.figures},
-            "products": {
-                name: {"share": cost.seconds / total, "gflops": cost.gflops}
-                for name, cost in self.costs.items()
-            },
-            "operators": self.operators,
         }

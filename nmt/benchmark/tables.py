@@ -1,4 +1,4 @@
-"""Figures of measurements that were repeated, as a person reads them: medians with their spread, and ratios."""
+"""Tables of measurements: medians with their spread, and ratios."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,6 @@ from typing import Any
 LABELS = {
     "train_tokens_per_second": "training, target tokens/s",
     "efficiency": "efficiency",
-    "train_gflops": "products in training, GFLOP/s",
-    "products_gflops": "products alone, GFLOP/s",
-    "square_gflops": "a large square one, GFLOP/s",
     "loader_share": "share of waiting for batches",
     "memory_mib": "memory of training, MiB",
     "greedy_sentences_per_second": "greedy, sentences/s",
@@ -34,12 +31,11 @@ def paired_ratio(values: Sequence[float], baseline: Sequence[float]) -> dict[str
 
 
 def report(result: dict[str, Any]) -> str:
-    """All that was measured, as tables: rates, ratios to the first variant, where time goes."""
+    """All measurements as tables: figures of each variant, and their ratios to the first."""
     variants = result["variants"]
     sections = [_facts(result), _measures(variants)]
     if len(variants) > 1:
         sections.append(_ratios(variants))
-    sections += [_time(name, variant) for name, variant in variants.items()]
     return "\n\n".join(sections)
 
 
@@ -70,7 +66,7 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def extreme_ratio(figure: Mapping[str, float], baseline: Mapping[str, float]) -> dict[str, float]:
-    """The ratio of two medians, and what it could be at most and at least within both spreads."""
+    """The ratio of two medians, and the least and the most that it could be within both spreads."""
     return {
         "median": figure["median"] / baseline["median"],
         "min": figure["min"] / baseline["max"],
@@ -80,6 +76,19 @@ def extreme_ratio(figure: Mapping[str, float], baseline: Mapping[str, float]) ->
 
 def corpora_table(results: Sequence[Mapping[str, Any]]) -> str:
     """A row for each corpus: its text, starts of training (first, from the cache, streamed), an epoch's batches."""
+    starts, batches = [], []
+    for each in results:
+        pairs, first = f"{each['num_pairs']:,}", each["first"]
+        prepared = f"{each['prepared_pairs_per_second']:,.0f}/s"
+        starts.append(
+            [pairs, _mib(each["text_bytes"]), f"{first['seconds']:.1f} s", prepared, _mib(first["peak"])]
+        )
+        for start in (each["cached"], each["streamed"]):
+            starts[-1] += [f"{start['seconds']:.1f} s", _mib(start["peak"])]
+        dealt, loaded = f"{each['deal_seconds']:.2f} s", f"{each['load_pairs_per_second']:,.0f}/s"
+        batches.append(
+            [pairs, f"{each['num_batches']:,}", dealt, f"{each['sampler_bytes_per_pair']:.0f} B", loaded]
+        )
     head = [
         "pairs",
         "text",
@@ -91,36 +100,8 @@ def corpora_table(results: Sequence[Mapping[str, Any]]) -> str:
         "streamed start",
         "memory",
     ]
-    rows = [
-        [
-            f"{each['num_pairs']:,}",
-            f"{each['text_bytes'] / 2**20:,.0f} MiB",
-            f"{each['first']['seconds']:.1f} s",
-            f"{each['prepared_pairs_per_second']:,.0f}/s",
-            _mib(each["first"]["peak"]),
-            f"{each['cached']['seconds']:.1f} s",
-            _mib(each["cached"]["peak"]),
-            f"{each['streamed']['seconds']:.1f} s",
-            _mib(each["streamed"]["peak"]),
-        ]
-        for each in results
-    ]
-    batches = [
-        [
-            f"{each['num_pairs']:,}",
-            f"{each['num_batches']:,}",
-            f"{each['deal_seconds']:.2f} s",
-            f"{each['sampler_bytes_per_pair']:.0f} B",
-            f"{each['load_pairs_per_second']:,.0f}/s",
-        ]
-        for each in results
-    ]
-    return "\n\n".join(
-        [
-            _table(head, rows),
-            _table(["pairs", "batches", "dealt in", "memory a pair", "loaded pairs"], batches),
-        ]
-    )
+    columns = ["pairs", "batches", "dealt in", "memory a pair", "loaded pairs"]
+    return f"{_table(head, starts)}\n\n{_table(columns, batches)}"
 
 
 def _mib(num_bytes: int | None) -> str:
@@ -130,17 +111,15 @@ def _mib(num_bytes: int | None) -> str:
 def _facts(result: dict[str, Any]) -> str:
     machine, settings, data = result["machine"], result["settings"], result["data"]
     padding = data["padding"]
-    return "\n".join(
-        [
-            f"{machine['gpu'] or machine['cpu']}, {machine['num_threads']} of {machine['num_cores']} cores "
-            f"(load {machine['load']}), torch {machine['torch']}, {settings['precision']}",
-            f"{data['num_batches']} batches a turn, of at most {settings['data']['max_tokens']:,} tokens, "
-            f"{data['num_target_tokens']:,} target tokens; padding {padding['source']:.1%} of the source, "
-            f"{padding['target']:.1%} of the target, {padding['both']:.1%} in all",
-            f"{data['num_pairs']:,} pairs prepared at {data['prepare_pairs_per_second']:,.0f}/s "
-            f"(reading {data['read_pairs_per_second']:,.0f}/s, pieces {data['split_pairs_per_second']:,.0f}/s), "
-            f"vocabulary in {data['vocabulary_seconds']:.1f} s",
-        ]
+    return (
+        f"{machine['gpu'] or machine['cpu']}, {machine['num_threads']} of {machine['num_cores']} cores "
+        f"(load {machine['load']}), torch {machine['torch']}, {settings['precision']}\n"
+        f"{data['num_batches']} batches a turn, of at most {settings['data']['max_tokens']:,} tokens, "
+        f"{data['num_target_tokens']:,} target tokens; padding {padding['source']:.1%} of the source, "
+        f"{padding['target']:.1%} of the target, {padding['both']:.1%} in all\n"
+        f"{data['num_pairs']:,} pairs prepared at {data['prepare_pairs_per_second']:,.0f}/s "
+        f"(reading {data['read_pairs_per_second']:,.0f}/s, pieces {data['split_pairs_per_second']:,.0f}/s), "
+        f"vocabulary in {data['vocabulary_seconds']:.1f} s"
     )
 
 
@@ -156,35 +135,12 @@ def _measures(variants: Mapping[str, Any]) -> str:
 
 def _ratios(variants: Mapping[str, Any]) -> str:
     first, *others = variants
-    baseline = variants[first]["measures"]
     rows = []
-    for key in baseline:
-        row = [LABELS[key]]
-        for name in others:
-            figure = variants[name]["measures"].get(key)
-            row.append(
-                ""
-                if figure is None
-                else _spread(paired_ratio(figure["values"], baseline[key]["values"]), ".3f")
-            )
-        rows.append(row)
+    for key, base in variants[first]["measures"].items():
+        figures = [variants[name]["measures"].get(key) for name in others]
+        ratios = [each and _spread(paired_ratio(each["values"], base["values"]), ".3f") for each in figures]
+        rows.append([LABELS[key], *(each or "" for each in ratios)])
     return _table([f"ratio to {first}", *others], rows)
-
-
-def _time(name: str, variant: Mapping[str, Any]) -> str:
-    products = [
-        [f"  {shape}", f"{part['share']:.1%}", f"{part['gflops']:,.1f} GFLOP/s"]
-        for shape, part in list(variant["products"].items())[:5]
-    ]
-    operators = [[f"  {operator}", f"{share:.1%}"] for operator, share in variant["operators"].items()]
-    return "\n".join(
-        [
-            f"{name}: the products' time by the matrix multiplied with",
-            _table([], products),
-            f"{name}: the step's time by operator",
-            _table([], operators),
-        ]
-    )
 
 
 def _figure(key: str, figure: Mapping[str, float] | None) -> str:
@@ -203,12 +159,11 @@ def _spread(figure: Mapping[str, float], form: str) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, the first to the left, the others to the right."""
-    lines = [head, *rows] if head else list(rows)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if number == 0 else cell.rjust(width)
+            cell.rjust(width) if number else cell.ljust(width)
             for number, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
-        for line in lines
+        for line in (head, *rows)
     )

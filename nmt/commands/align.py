@@ -163,5 +163,4 @@ def read_gold(cfg: DictConfig, number: int, name: str) -> Gold:
     return gold
 
 
-def main(cfg: DictConfig) -> None:
-    align(cfg)
+main = align

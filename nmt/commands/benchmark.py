@@ -1,8 +1,7 @@
-"""Measure how fast models train and decode, what memory they take, and where the time goes."""
+"""Measure how fast models train and decode, and what memory they take."""
 
 import itertools
 import json
-import sys
 import tempfile
 import time
 from collections import deque
@@ -20,13 +19,14 @@ from tqdm import tqdm
 
 from nmt import benchmark as measure
 from nmt.benchmark import Decoding, Subject, TrainingStep
-from nmt.commands.composing import CONFIGS
+from nmt.commands import starts
 from nmt.commands.settings import settle
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.run.building import build, build_translator, quantise
 from nmt.run.data import read_splits
+from nmt.run.device import pick_device
 from nmt.run.files import write_atomically
 from nmt.run.provenance import provenance
 from nmt.settings import key_of
@@ -34,16 +34,9 @@ from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
 from nmt.training.vocabulary import make_tokenizer
 
-TRAIN = (sys.executable, "-m", "nmt.commands", "train")
-EXIT_AFTER_FIRST_STEP = (
-    "trainer.enable_progress_bar=false",
-    "+callbacks.leave._target_=nmt.benchmark.Leave",
-)
-CORPUS_KEYS = ("data.max_length", "data.max_ratio", "data.max_tokens")  # and data.tokenizer.*
-
-
-def command(overrides: Sequence[str]) -> str:
-    return " ".join(["python scripts/benchmark.py", *overrides])
+Variants = dict[
+    str, tuple[DictConfig, list[str]]
+]  # the configuration of each, and all overrides it is composed of
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
@@ -53,56 +46,58 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """
     check(cfg)
     device = pick_device(cfg.device)
-    origin = provenance(command(overrides), device)  # with the machine's load before this adds to it
-    composed = compose_variants(cfg, overrides)
-    decodings = {name: decoding_of(each, device) for name, (each, _) in composed.items()}
-    bar: Any = tqdm(total=3 + len(composed) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
+    origin = provenance("benchmark", overrides, device)  # with the load before this adds to it
+    variants = compose_variants(cfg, overrides)
+    bar: Any = tqdm(total=3 + len(variants) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
     with bar, tempfile.TemporaryDirectory() as directory:
-        data, preparation = prepare(cfg, Path(directory) / "cache", bar)
+        data, facts = prepare(cfg, Path(directory) / "cache", bar)
         num_turns = cfg.repeats + 1
         batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
         if not batches:
             raise UserError("the data give no batch")
         turns = measure.in_turns(batches, num_turns, cfg.num_batches)
-        subjects = {}
-        for name, (each, _) in composed.items():
-            bar.set_description(f"{name}: memory")
-            build = partial(build_step, each, data.tokenizer, device)
-            subjects[name] = Subject(build, turns, decoding=decodings[name])
-            bar.update()
-        order = deque(subjects.items())
-        for turn in range(num_turns):
-            for name, subject in order:
-                bar.set_description(f"{name}: turn {turn} of {cfg.repeats}")
-                subject.take_turn(turn, data.train_dataloader())
-                bar.update()
-            order.rotate(-1)  # who comes later finds shapes of products made ready: each is first in its turn
-        for name, (each, own) in composed.items():
-            bar.set_description(f"{name}: where time goes, start-up")
-            subjects[name].find_operators(cfg.num_operators)
-            if cfg.startup:
-                seconds = startup_seconds(each, own)
-                subjects[name].figures["startup_seconds"] = [seconds]
-            bar.update()
+        facts["num_batches"] = len(turns[0])
+        facts["num_target_tokens"] = measure.num_target_tokens(
+            itertools.chain.from_iterable(turns[1:]), data.tokenizer.pad_id
+        )
+        facts["padding"] = data.sampler("train", shuffle=True).padding_shares()
+        results = take_turns(variants, turns, data, device, bar)
     result = {
         **origin,
         "settings": OmegaConf.to_container(cfg, resolve=True),
-        "data": preparation
-        | {
-            "num_batches": len(turns[0]),
-            "num_target_tokens": measure.num_target_tokens(
-                itertools.chain.from_iterable(turns[1:]), data.tokenizer.pad_id
-            ),
-            "padding": measure.padding_shares(data.sampler("train", shuffle=True)),
-        },
-        "variants": {
-            name: subjects[name].result() | {"overrides": own} for name, (_, own) in composed.items()
-        },
+        "data": facts,
+        "variants": results,
     }
     print(measure.report(result))
     if cfg.output is not None:
         write_atomically(Path(cfg.output), json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     return result
+
+
+def take_turns(
+    variants: Variants, turns: list[list[Any]], data: TranslationDataModule, device: torch.device, bar: Any
+) -> dict[str, Any]:
+    """Measure each variant on the batches of each turn, then its start-up: what was measured, by name."""
+    decodings = {name: decoding_of(cfg, device) for name, (cfg, _) in variants.items()}
+    subjects = {}
+    for name, (cfg, _) in variants.items():
+        bar.set_description(f"{name}: memory")
+        step = partial(build_step, cfg, data.tokenizer, device)
+        subjects[name] = Subject(step, turns, decoding=decodings[name])
+        bar.update()
+    order = deque(subjects.items())
+    for turn in range(len(turns)):
+        for name, subject in order:
+            bar.set_description(f"{name}: turn {turn} of {len(turns) - 1}")
+            subject.take_turn(turn, data.train_dataloader())
+            bar.update()
+        order.rotate(-1)  # the first one prepares the libraries for new shapes: each is first in its turn
+    for name, (cfg, overrides) in variants.items():
+        if cfg.startup:
+            bar.set_description(f"{name}: start-up")
+            subjects[name].figures["startup_seconds"] = [starts.startup_seconds(cfg, overrides)]
+        bar.update()
+    return {name: subjects[name].result() | {"overrides": own} for name, (_, own) in variants.items()}
 
 
 def decoding_of(cfg: DictConfig, device: torch.device) -> Decoding:
@@ -133,9 +128,6 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
     )
 
 
-# --- what is measured -----------------------------------------------------------------------------------
-
-
 def check(cfg: DictConfig) -> None:
     """Raise UserError for settings that exclude each other."""
     if cfg.attentions is not None and cfg.variants is not None:
@@ -144,17 +136,8 @@ def check(cfg: DictConfig) -> None:
         raise UserError("data.streaming: what is measured takes turns on batches of text that is read whole")
 
 
-def pick_device(name: str) -> torch.device:
-    """The device of this name; `auto` is the GPU where there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device=cuda: this machine has no GPU that torch can use")
-    return torch.device(name)
-
-
-def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, tuple[DictConfig, list[str]]]:
-    """The configuration of each variant, with all of its overrides. Raises UserError where the data differ."""
+def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> Variants:
+    """The variants to compare, by name. Raises UserError where their data differ."""
     if cfg.attentions is not None:
         variants = {str(name): [f"attention={name}"] for name in cfg.attentions}
     elif cfg.variants is not None:
@@ -181,7 +164,7 @@ def plain(config: Any) -> Any:
     return OmegaConf.to_container(config, resolve=True)
 
 
-def prepare(whole: DictConfig, cache_dir: Path, bar: Any) -> tuple[TranslationDataModule, dict[str, float]]:
+def prepare(whole: DictConfig, cache_dir: Path, bar: Any) -> tuple[TranslationDataModule, dict[str, Any]]:
     """Read the text, make the vocabulary, split into pieces: the data module, and how fast each went.
 
     Nothing of it is cached, but for what the Hub sent, which stays where it is.
@@ -189,7 +172,7 @@ def prepare(whole: DictConfig, cache_dir: Path, bar: Any) -> tuple[TranslationDa
     cfg = whole.data
     datasets.disable_caching()
     datasets.disable_progress_bars()
-    if cached_anew(cfg):
+    if starts.cached_anew(cfg):
         cfg = OmegaConf.merge(cfg, {"reader": {"cache_dir": str(cache_dir)}})
     clock = [time.perf_counter()]
 
@@ -216,95 +199,6 @@ def prepare(whole: DictConfig, cache_dir: Path, bar: Any) -> tuple[TranslationDa
     }
 
 
-def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
-    """Seconds of scripts/train.py, as a process of its own, from its start to the end of its first step.
-
-    Raises UserError with its last line where it fails.
-    """
-    arguments = for_train(cfg, overrides)
-    with tempfile.TemporaryDirectory() as directory:
-        arguments.append(f"log_dir={directory}/logs")
-        if cached_anew(cfg.data):
-            arguments.append(f"data.cache_dir={directory}/cache")
-        return measure.watch([*TRAIN, *arguments], "scripts/train.py").seconds
-
-
-def for_train(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """What scripts/train.py is told: those of the overrides that it knows, and to end after its first step."""
-    known = hydra.compose("train")
-    arguments = [
-        each
-        for each in overrides
-        if key_of(each).partition(".")[0] in known or (CONFIGS / key_of(each).partition("@")[0]).is_dir()
-    ]
-    trusted = ",".join([*cfg.trusted, "nmt.benchmark"])
-    arguments += [*EXIT_AFTER_FIRST_STEP, f"trusted=[{trusted}]", f"trainer.precision={cfg.precision}"]
-    if cfg.device != "auto":
-        arguments.append(f"trainer.accelerator={cfg.device}")
-    return arguments
-
-
-def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
-    """Print and return what corpora of these sizes cost: preparation, memory, start-up, dealing an epoch's batches.
-
-    Raises UserError for an override that could not take effect.
-    """
-    settings = [each for each in overrides if key_of(each).partition(".")[0] != "data"]
-    used = {"corpora", "output", "device", "precision", *map(key_of, for_train(cfg, settings))}
-    for key in map(key_of, overrides):
-        if key not in used and not key.startswith((*CORPUS_KEYS, "data.tokenizer.")):
-            raise UserError(f"{key}= has no effect with corpora=: leave it out")
-    check(cfg)
-    datasets.disable_progress_bars()
-    sizes: Any = tqdm(cfg.corpora, unit="corpus", disable=None, leave=False)
-    results = [corpus_cost(cfg, settings, number) for number in sizes]
-    print(measure.corpora_table(results))
-    if cfg.output is not None:
-        result = {**provenance(command(overrides), pick_device(cfg.device)), "corpora": results}
-        write_atomically(Path(cfg.output), json.dumps(result, indent=2) + "\n")
-    return results
-
-
-def corpus_cost(cfg: DictConfig, settings: Sequence[str], num_pairs: int) -> dict[str, Any]:
-    """Training on `num_pairs` lines of two of the grammar's sentences: three starts, and an epoch's batches."""
-    with tempfile.TemporaryDirectory() as directory:
-        text_bytes = measure.write_corpus(Path(directory) / "text", num_pairs)
-        data = [
-            "data=files",
-            f"data.path={directory}/text",
-            f"data.cache_dir={directory}/cache",
-            "data.src_lang=en",
-            "data.tgt_lang=vi",
-            *(f"{key}={OmegaConf.select(cfg, key)}" for key in CORPUS_KEYS),
-            *(
-                f"data.tokenizer.{key}={value}"
-                for key, value in cfg.data.tokenizer.items()
-                if value is not None
-            ),
-        ]
-        start = [*TRAIN, *for_train(cfg, settings), *data, f"log_dir={directory}/logs"]
-        first, cached, streamed = (
-            measure.watch([*start, *more], "scripts/train.py") for more in ([], [], ["data.streaming=1000"])
-        )
-        composed = hydra.compose("benchmark", overrides=data).data
-        splits = read_splits(composed, ("train", "val"))
-        tokenizer = make_tokenizer(composed, splits["train"])
-        batches = make_datamodule(composed, splits, tokenizer, seed=cfg.seed, guided=False)
-        return {
-            "num_pairs": num_pairs,
-            "text_bytes": text_bytes,
-            "first": first._asdict(),
-            "cached": cached._asdict(),
-            "streamed": streamed._asdict(),
-            "prepared_pairs_per_second": num_pairs / max(first.seconds - cached.seconds, 1e-9),
-        } | measure.sampler_cost(batches.sampler("train", shuffle=True), batches.train)
-
-
-def cached_anew(cfg: DictConfig) -> bool:
-    """Whether text can be read again without asking the Hub for it."""
-    return "path" not in cfg or cfg.path is not None
-
-
 def compare(files: Sequence[str]) -> None:
     """Print the ratios of two files that were written by `output=`."""
     results = []
@@ -313,8 +207,6 @@ def compare(files: Sequence[str]) -> None:
             results.append(json.loads(Path(file).read_text("utf-8")))
         except ValueError as error:
             raise UserError(f"{file} is not JSON: {error}") from error
-        if not isinstance(results[-1], dict) or not {"machine", "variants"} <= set(results[-1]):
-            raise UserError(f"{file} was not written by benchmark.py")
     try:
         print(measure.compare(*results))
     except ValueError as error:
@@ -331,6 +223,6 @@ def main(cfg: DictConfig) -> None:
     if cfg.compare is not None:
         compare(cfg.compare)
     elif cfg.corpora is not None:
-        corpora(cfg, overrides)
+        starts.corpora(cfg, overrides)
     else:
         benchmark(cfg, overrides)

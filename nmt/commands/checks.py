@@ -1,4 +1,4 @@
-"""Checks of each command's settings that need no model: made before torch is imported.
+"""Checks of each command's settings that need no model, made before torch is imported.
 
 Each function has the name of its command, and takes its configuration and the overrides that it was composed with.
 """
@@ -15,10 +15,7 @@ from nmt.run.files import check_folders, check_run, find_runs
 from nmt.settings import key_of
 
 # Settings of the data that only training reads
-OF_TRAINING = (
-    *("max_length", "max_ratio", "max_tokens", "num_workers"),
-    *("streaming", "buffer_pairs", "tokenizer"),
-)
+OF_TRAINING = ("max_length", "max_ratio", "max_tokens", "streaming", "buffer_pairs", "tokenizer")
 OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "max_pairs")
 
 
@@ -27,11 +24,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for group in set(map(key_of, overrides)) & {"cell", "positions"}:  # others fail to compose
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
             raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
-    data = {each.removeprefix("data.") for each in map(key_of, overrides)}
-    if "buffer_pairs" in data and cfg.data.get("streaming") is None:
+    if "data.buffer_pairs" in map(key_of, overrides) and cfg.data.get("streaming") is None:
         raise UserError("data.buffer_pairs= has no effect without data.streaming=: leave it out")
-    if "num_workers" in data and cfg.data.get("streaming") is not None:
-        raise UserError("data.num_workers= has no effect with data.streaming=: leave it out")
     _check_inputs(OmegaConf.select(cfg, "data.path", throw_on_missing=False))
     model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
     if model is None or cfg.resume is not None:
@@ -39,6 +33,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for key in map(key_of, overrides):
         if key in (f"data.tokenizer.{name}" for name in OF_A_VOCABULARY):
             raise UserError(f"{key} has no effect with data.tokenizer.model={model}: leave it out")
+    _check_inputs(*([model] if isinstance(model, str) else model))
 
 
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
@@ -101,10 +96,7 @@ def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for files that are not there or could not be written.
-
-    `nmt.commands.benchmark` checks each variant by itself.
-    """
+    """Raise UserError for files that are not there or could not be written; variants are checked one by one later."""
     if OmegaConf.is_list(cfg.compare):
         _check_inputs(*cfg.compare)
     check_folders(cfg, "output")

@@ -76,5 +76,4 @@ def write(output: Path, report: str, result: dict[str, Any], runs: Sequence[Scor
     )
 
 
-def main(cfg: DictConfig) -> None:
-    compare(cfg)
+main = compare

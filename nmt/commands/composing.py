@@ -1,4 +1,4 @@
-"""Where the configuration files are, and configurations composed from them."""
+"""The folder of configuration files, and configurations composed from them."""
 
 from contextlib import nullcontext
 from pathlib import Path

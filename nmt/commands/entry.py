@@ -1,4 +1,4 @@
-"""The entry that every command shares: settings by Hydra, and one clear line for an error that can be mended."""
+"""The common entry of all commands: settings by Hydra, and one clear line for an error that can be mended."""
 
 import atexit
 import functools
@@ -31,10 +31,7 @@ COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark")
 
 
 def choice_names(*groups: str) -> str:
-    """The options chosen from groups, joined by `_`, for names of runs; those that chose none are left out.
-
-    Without a name they are the groups that are part of a run's name.
-    """
+    """The options chosen from these groups (or from those that are part of a run's name), joined by `_`."""
     choices = HydraConfig.get().runtime.choices
     groups = groups or tuple(group.name for group in GROUPS if group.in_name)
     return "_".join(str(choices[group]) for group in groups if choices.get(group) not in (None, "null"))
@@ -67,9 +64,7 @@ class SweepError(UserError):
 def run_command(name: str) -> None:
     """Compose `configs/NAME.yaml` with the command line, check it, and run `nmt.commands.NAME.main` on it.
 
-    `nmt.commands.checks.NAME` sees the settings before the command's module, and torch with it, is imported.
-
-    What the person or the machine can mend (a UserError, a configuration that does not compose, a full disk) ends
+    An error that the person can mend (a UserError, a configuration that does not compose, a full disk) ends the command
     with one line on standard error and exit status 1; a usage error of Hydra's own with 2. In a sweep (-m) the other
     jobs run all the same. NMT_TRACEBACK=1 shows the traceback instead.
     """
@@ -103,9 +98,8 @@ def run_command(name: str) -> None:
 def main() -> None:
     """`nmt COMMAND …`: the same as `python scripts/COMMAND.py …`, for an installed package."""
     if set(sys.argv[1:2]) & set(COMMANDS):
-        os.environ["NMT_COMMAND"] = sys.argv.pop(
-            1
-        )  # Lightning repeats the command line without it for each process
+        # Lightning repeats the command line without it for each process.
+        os.environ["NMT_COMMAND"] = sys.argv.pop(1)
     if "NMT_COMMAND" not in os.environ:
         sys.exit(f"nmt: error: give a command: {', '.join(COMMANDS)} (nmt COMMAND --help)")
     run_command(os.environ["NMT_COMMAND"])
@@ -182,10 +176,7 @@ def _printable(text: str) -> str:
 
 
 class LogFile(logging.FileHandler):
-    """A log beside the terminal's. Where it cannot be written that is said once, and the terminal has the rest.
-
-    It ends nothing: what it holds was shown, and what a full disk endangers ends the command by itself.
-    """
+    """A log file beside the terminal's log. Where it cannot be written, one warning says so and the command goes on."""
 
     _said = False
 

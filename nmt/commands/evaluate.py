@@ -66,5 +66,4 @@ def data_config(run: Run, chosen: DictConfig) -> DictConfig:
     return stored
 
 
-def main(cfg: DictConfig) -> None:
-    evaluate(cfg)
+main = evaluate

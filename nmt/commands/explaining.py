@@ -1,4 +1,4 @@
-"""One line for each error that the person at the keyboard can mend."""
+"""Messages of one line for errors that the person at the keyboard can mend."""
 
 import difflib
 import errno
@@ -44,27 +44,22 @@ def explain(error: BaseException, config_name: str) -> str:
     if text.startswith(_GROUP_FAULT):
         given = " ".join(each for each in sys.argv[1:] if (CONFIGS / key_of(each)).is_dir())
         return not_a_choice(given)
-    unknown = re.search(r"Could not override '([^']+)'", text)
-    if unknown:
+    if unknown := re.search(r"Could not override '([^']+)'", text):
         key = unknown.group(1).split("@")[0]
         if (CONFIGS / key).is_dir():
             return f"{key}= has no effect with what else is chosen: leave it out, or choose what uses it (--help)"
         return f"unknown configuration key '{key}'{_nearest(key, config_name)}"
-    missing_option = re.search(
-        r"Could not find '([^']+)'\s+Available options in '([^']+)':((?:\n\t\S+)*)", text
-    )
-    if missing_option:
+    options_of = r"Could not find '([^']+)'\s+Available options in '([^']+)':((?:\n\t\S+)*)"
+    if missing_option := re.search(options_of, text):
         name, group, options = missing_option.groups()
         return f"no such choice '{name}'; {group} is one of: {', '.join(sorted(options.split()))}"
-    reference = re.search(r"Interpolation key '([^']+)' not found\s+full_key: (\S+)", text)
-    if reference:
+    if reference := re.search(r"Interpolation key '([^']+)' not found\s+full_key: (\S+)", text):
         wanted, key = reference.groups()
         return (
             f"{key} takes its value from {wanted}, which what else is chosen has not got: the choice of "
             f"{_group_of(key)} does not go with it; leave it out, or give {key}=VALUE"
         )
-    mandatory = re.search(r"Missing mandatory value: (\S+)", " ".join(chain))
-    if mandatory:
+    if mandatory := re.search(r"Missing mandatory value: (\S+)", " ".join(chain)):
         return f"{mandatory.group(1)} is required: give {mandatory.group(1)}=VALUE"
     lacking = re.search(r"(?:Key '[^']+' is not in struct|Missing key \S+)\s+full_key: (\S+)", text)
     if lacking and (removals := [each for each in sys.argv[1:] if each.startswith("~")]):

@@ -1,4 +1,4 @@
-"""The settings of each command, with their types and ranges, and the check of what the command line gives."""
+"""The settings of each command, with their types and ranges, and their check."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_type_hints
@@ -25,7 +25,7 @@ class Vocabulary(TypedDict, total=False):
     max_pairs: Count
     sampling: NonNegative
     lowercase: bool
-    model: PathText | list[PathText] | None
+    model: PathText | Annotated[list[PathText], Field(min_length=1, max_length=2)] | None
 
 
 class Data(TypedDict, total=False):
@@ -33,11 +33,10 @@ class Data(TypedDict, total=False):
 
     path: PathText | None
     cache_dir: PathText | None
-    max_length: Count
-    max_ratio: Positive
+    max_length: Annotated[int, Field(ge=2)]  # a piece and the end of sentence
+    max_ratio: Annotated[float, Field(ge=1)]
     max_tokens: Count
-    num_workers: Whole
-    buffer_pairs: Count | None
+    buffer_pairs: Count
     tokenizer: Vocabulary
 
 
@@ -55,20 +54,25 @@ class Train(TypedDict, total=False):
     data: Data
 
 
-class Evaluate(TypedDict, total=False):
-    run: PathText | list[PathText]
-    split: Split
+class OfARun(TypedDict, total=False):
+    """What every command shares that loads a trained run."""
+
     checkpoint: PathText
     average: Count | None
     device: str
+    trusted: list[str]
+
+
+class Evaluate(OfARun, total=False):
+    run: PathText | list[PathText]
+    split: Split
     int8: bool
     num_bootstrap: Whole
     output: PathText | None
-    trusted: list[str]
     data: Data
 
 
-class Translate(TypedDict, total=False):
+class Translate(OfARun, total=False):
     run: PathText | list[PathText]
     input: PathText | None
     prefixes: PathText | None
@@ -77,15 +81,11 @@ class Translate(TypedDict, total=False):
     heatmaps: PathText | None
     page: Page | None
     num_best: Count
-    checkpoint: PathText
-    average: Count | None
-    device: str
     int8: bool
     block_size: Count
-    trusted: list[str]
 
 
-class Align(TypedDict, total=False):
+class Align(OfARun, total=False):
     run: PathText | None
     src: PathText | None
     tgt: PathText | None
@@ -103,10 +103,6 @@ class Align(TypedDict, total=False):
     search: bool
     reverse_run: PathText | None
     symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
-    checkpoint: PathText
-    average: Count | None
-    device: str
-    trusted: list[str]
 
 
 class Compare(TypedDict, total=False):
@@ -129,7 +125,6 @@ class Benchmark(TypedDict, total=False):
     decode_length: Count
     beam_size: Count
     repeats: Count
-    num_operators: Count
     startup: bool
     device: Literal["auto", "cpu", "cuda"]
     precision: Literal["32-true", "bf16-mixed"]
@@ -154,7 +149,7 @@ OF_COMMANDS: dict[str, Any] = {
 def settle(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
     """Check a command's own settings, and restore paths that YAML takes for numbers, as a directory called 2024.
 
-    What is built from configuration, as the model, is checked where it is built. Raises UserError naming the setting.
+    Settings of what is built, as the model, are checked where it is built. Raises UserError naming the setting.
     """
     kinds = OF_COMMANDS[command]
     paths = set(_paths(kinds))

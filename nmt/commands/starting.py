@@ -1,4 +1,4 @@
-"""What is settled before Hydra starts: this process' rank, when the run began, and what Hydra is told."""
+"""Before Hydra starts: when the run began, and the arguments that Hydra gets in this process."""
 
 import functools
 import os
@@ -36,11 +36,11 @@ def _start(under_torchrun: bool) -> tuple[datetime, Any]:
 
 
 def arguments_for_training(arguments: list[str]) -> list[str]:
-    """The arguments that Hydra gets: those of the command line, and what they mean for this process.
+    """The arguments that Hydra gets: those of the command line, and those that follow from them for this process.
 
-    Only rank 0 writes Hydra's files. A run with a `run_dir`, and one that is resumed, has them in its own directory.
-    The keys of a resumed run may belong to another choice than the default (`data.path`), so each is set whether it is
-    there or not; resuming refuses those that the run does not have.
+    Only rank 0 writes Hydra's files, for a given `run_dir` or a resumed run into its directory. A resumed run may have
+    keys that the default choices lack (`data.path`): each is set by force, and resuming refuses those that the run
+    lacks.
     """
     if rank() > 0:
         arguments = [*arguments, "hydra.output_subdir=null", "hydra/job_logging=stderr"]

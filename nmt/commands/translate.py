@@ -95,5 +95,4 @@ def _write(path: str, lines: list[str]) -> None:
     write_atomically(Path(path), "".join(f"{line}\n" for line in lines))
 
 
-def main(cfg: DictConfig) -> None:
-    translate(cfg)
+main = translate

@@ -68,8 +68,8 @@ def average_over_seeds(
 ) -> list[dict[str, Any]]:
     """Mean and sample standard deviation of each of `names` over the runs that differ in their seed alone.
 
-    One entry `{"run", "num_runs", NAME: {"mean", "std"}}` a group of two seeds or more, none where there is no such.
-    Of runs that share their seed too the last counts.
+    One entry `{"run", "num_runs", NAME: {"mean", "std"}}` for each group of two seeds or more; of a repeated seed the
+    last run counts.
     """
     labels = label_experiments(runs)
     averages = []

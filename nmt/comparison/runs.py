@@ -30,15 +30,8 @@ NOT_SETTINGS = (
 MADE_WITH = {"checkpoint": "best", "average": None, "int8": False}
 # Groups whose choice says what a run is; the others, such as an experiment, only say how it was asked for.
 NAMING_GROUPS = (
-    "data",
-    "model",
-    "attention",
-    "wiring",
-    "normalizer",
-    "content",
-    "optimizer",
-    "scheduler",
-    "averaging",
+    *("data", "model", "attention", "wiring", "normalizer", "content"),
+    *("optimizer", "scheduler", "averaging"),
 )
 
 
@@ -96,10 +89,7 @@ def read_run(directory: Path, split: str) -> ScoredRun:
 
 
 def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
-    """The run directory that scores are of: they may stand elsewhere (evaluate.py's `output`), an ensemble's do.
-
-    Of an ensemble it is the first run's. Raises UserError where it is gone.
-    """
+    """The run directory that scores are of, which may stand elsewhere (`output`); the first of an ensemble."""
     if (directory / "config.yaml").is_file():
         return directory
     made_by = scores.get("ensemble") or [scores.get("run")]
@@ -153,10 +143,9 @@ def groups_but_for_seed(runs: Sequence[ScoredRun]) -> list[list[int]]:
 
 
 def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
-    """A label for each run: the fewest settings that tell the runs apart, the seed last.
+    """A label for each run: the fewest settings that tell the runs apart, the seed last, else the directories.
 
-    Prefers a config group's choice (`attention=bahdanau`) to a setting (`lr=0.002`). Runs that no setting tells
-    apart are labelled by their directories.
+    Prefers a config group's choice (`attention=bahdanau`) to a setting (`lr=0.002`).
     """
     experiments = label_experiments(runs)
     repeated = {label for label in experiments if experiments.count(label) > 1}
@@ -172,9 +161,8 @@ def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
 def label_experiments(runs: Sequence[ScoredRun]) -> list[str]:
     """`label_runs` without the seed: "" where the runs differ in nothing else."""
     settings = [run.settings for run in runs]
-    known = all(
-        run.choices for run in runs
-    )  # where they are, a group that one lacks is one it has no use for
+    # Where all choices are known, a run has no use for a group that it lacks.
+    known = all(run.choices for run in runs)
     groups = [group for group in NAMING_GROUPS if known and any(group in run.choices for run in runs)]
     described = [
         {

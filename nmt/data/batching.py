@@ -69,16 +69,11 @@ def mixed(seed: int, number: int) -> int:
 class TokenBatchSampler(Sampler[list[int]]):
     """Sampler of batches of similar lengths; each row comes once an epoch.
 
-    A batch of n pairs never exceeds the budget, `n * max(longest source, longest target) <= max_tokens`, with
-    EOS counted in the lengths.
-
-    With `shuffle`, the batches and their order are drawn anew for each (seed, epoch). Without it, the batches follow
-    from the lengths alone, and their order, drawn from the seed, is the same in each epoch. The list of batches does
-    not depend on the replica: replica `rank` takes every `num_replicas`-th batch. So that all take equally many, the
-    largest batches are halved until the number of batches is a multiple of `num_replicas`; no row is dropped or
-    repeated.
-
-    Raises UserError where a single pair exceeds the budget, where there are no rows, or fewer than replicas.
+    A batch of n pairs keeps to the budget `n * max(longest source, longest target) <= max_tokens`, with EOS counted.
+    With `shuffle`, batches and their order are drawn anew for each (seed, epoch); without, both stay the same. Replica
+    `rank` takes every `num_replicas`-th batch of one list. The largest batches are halved until all take equally many;
+    no row is dropped or repeated. Raises UserError where a pair exceeds the budget, and where there are fewer rows than
+    replicas.
     """
 
     def __init__(
@@ -137,20 +132,20 @@ class TokenBatchSampler(Sampler[list[int]]):
         for start, end in own[position:].tolist():
             yield order[start:end].tolist()
 
-    def padding_share(self) -> float:
-        """Padded cells over all cells, of source and target together, in this epoch on all replicas."""
-        _, num_sentences, src_lengths, tgt_lengths = self._shapes()
-        num_cells = (num_sentences * (src_lengths + tgt_lengths)).sum()
-        return float(1.0 - (self.src_lengths.sum() + self.tgt_lengths.sum()) / num_cells)
+    def padding_shares(self) -> dict[str, float]:
+        """Padded cells over all cells of this epoch on all replicas: of the source, of the target, of both together."""
+        _, num_sentences, *longest = self._shapes()
+        cells = [int((num_sentences * lengths).sum()) for lengths in longest]
+        real = [int(lengths.sum()) for lengths in (self.src_lengths, self.tgt_lengths)]
+        shares = [1 - r / c for r, c in zip([*real, sum(real)], [*cells, sum(cells)], strict=True)]
+        return dict(zip(("source", "target", "both"), shares, strict=True))
 
     def num_bytes(self) -> int:
         """What this epoch's batches and the lengths of all rows take in memory."""
         return sum(array.nbytes for array in (self.src_lengths, self.tgt_lengths, self._sizes, *self._deal()))
 
     def largest_batches(self) -> list[list[int]]:
-        """The rows of two batches of this epoch, on all replicas: the one with the most cells on both sides together,
-        and the one with the most pairs of positions, `B * T * S`, which attention may keep. One where they are the
-        same."""
+        """The rows of this epoch's batch with the most cells, and of the one with the largest attention `B * T * S`."""
         starts, num_sentences, src_lengths, tgt_lengths = self._shapes()
         sizes = num_sentences * (src_lengths + tgt_lengths), num_sentences * src_lengths * tgt_lengths
         order, _ = self._deal()
@@ -179,12 +174,12 @@ class TokenBatchSampler(Sampler[list[int]]):
     def _order(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Sort the rows so that neighbours are similar in both lengths.
 
-        Rows fall into bands by the longer of their two lengths, and within a band are sorted by the
-        difference of the two, upwards and downwards by turns, so that neighbours stay alike across the edge
-        of a band. With m batches' worth of rows to a length and differences of spread d, a band of w lengths
-        holds w * m batches, each about d / (w * m) differences wide: w = sqrt(d / m) makes them as wide one
-        way as the other. Chance moves the edges of the bands, and each difference by up to two pieces, which
-        costs a hundredth of padding and gives a row new neighbours each epoch.
+        Rows fall into bands by the longer of their lengths. A band is sorted by the difference of the two lengths,
+        upwards and downwards by turns, so that neighbours are alike across the edge of two bands. With rows for m
+        batches to a length and a spread d of the differences, a band of w lengths holds w * m batches, each about d /
+        (w * m) differences wide: w = sqrt(d / m) makes batches as wide in one direction as in the other. Chance moves
+        the edges of the bands, and each difference by up to two pieces: a row has new neighbours in each epoch, for a
+        hundredth more padding.
         """
         difference = (self.src_lengths - self.tgt_lengths).astype(np.float64)
         spread = max(1.0, float(difference.std()))
@@ -217,10 +212,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         return np.stack((cuts[:-1], cuts[1:]), axis=1)
 
     def _divide(self, spans: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Halve the longest spans until their number is a multiple of the number of replicas.
-
-        Raises UserError where there is none to halve.
-        """
+        """Halve the longest spans until the number of replicas divides their number. Raises UserError."""
         while len(spans) % self.num_replicas:
             longest = int((spans[:, 1] - spans[:, 0]).argmax())
             start, end = spans[longest]

@@ -18,7 +18,7 @@ def cached_dataset(
 ) -> Dataset:
     """The data set of `rows()`, which is called only where the cache has none for `split` and `key`.
 
-    key: a hexadecimal digest of all that the rows follow from. Raises UserError where `cache_dir` cannot be written to.
+    key: a hexadecimal digest of all that determines the rows. Raises UserError where `cache_dir` cannot be written to.
     """
 
     def named() -> Iterator[dict[str, str]]:
@@ -41,10 +41,7 @@ def cached_dataset(
 def cached_tokenizer(
     train: Callable[[], Tokenizer], *, key: str, cache_dir: str | Path, lowercase: bool
 ) -> Tokenizer:
-    """The vocabulary that `train()` makes, which is called only where the cache has none for `key`.
-
-    Raises UserError where `cache_dir` cannot be written to.
-    """
+    """The vocabulary that `train()` makes, which is called only where the cache has none for `key`."""
     if not datasets.is_caching_enabled():
         return train()
     directory = Path(cache_dir).expanduser() / f"tokenizer-{key[:32]}"

@@ -1,8 +1,7 @@
 """Read parallel text from files, the Hub or the built-in grammar as memory-mapped `datasets`, cached by content.
 
-Every split has the columns `src` and `tgt` and, where the data come with word alignments, `alignment`:
-Pharaoh links `i-j` over whitespace words from 0, i in the source. Text is exactly what the file holds, blank
-lines included.
+Every split has the columns `src` and `tgt`, exactly as the text is, blank lines included. Where the data come with word
+alignments it has `alignment`: Pharaoh links `i-j` over whitespace words from 0, i in the source.
 """
 
 import functools
@@ -41,13 +40,10 @@ def read_files(
     """The splits that the folder `path` holds: train; val (or valid, validation, dev); test.
 
     A split is one of .jsonl (keys named by language, or a `translation` object), .tsv, .csv, .parquet, or two plain
-    files such as train.de and train.en with perhaps train.align; all may be .gz, and all but plain files may be shards
-    (train-00000-of-00002.jsonl). With `streaming`, the number of batches of an epoch, train is a TextStream. `columns`
-    names the columns of a .tsv or .csv without a header. Links `i-j` of an alignment count words of the first and the
-    second language of `columns`, or else of the alphabet (en before vi); the links returned count source words first.
-
-    Raises UserError naming file and line where the text is not sound, and where there is none of the splits, or no
-    train though it is asked for.
+    files such as train.de and train.en with perhaps train.align. All may be .gz, and all but plain files may be shards
+    (train-00000-of-00002.jsonl). With `streaming`, train is a TextStream. `columns` names the columns of a .tsv or .csv
+    without a header. Links `i-j` count words of the first and the second of `columns`, else of the alphabet (en before
+    vi); the links returned count source words first. Raises UserError naming file and line where text is not sound.
     """
     directory = Path(path).expanduser()
     languages = Languages(str(src_lang), str(tgt_lang), None if columns is None else tuple(map(str, columns)))
@@ -93,9 +89,8 @@ def read_grammar(
 ) -> dict[str, Dataset]:
     """The built-in English–Vietnamese corpus, generated once for each setting, then cached.
 
-    Between the two languages it has gold alignments, in either direction. `tgt_lang` may also be `core`, the main
-    clause in English, or `kind`, what that clause does (past, open question, …); these have no alignments. No source
-    occurs twice, in one split or in two. Raises UserError for other languages and for numbers below 1.
+    Between the two languages it has gold alignments. `tgt_lang` may also be `core`, the main clause in English, or
+    `kind`, what that clause does (past, open question, …), without alignments. No source occurs twice.
     """
     targets = (*grammar.LANGUAGES, *grammar.ANNOTATIONS)
     for key, lang, known in (("src_lang", src_lang, grammar.LANGUAGES), ("tgt_lang", tgt_lang, targets)):
@@ -110,32 +105,30 @@ def read_grammar(
         "max_words": max_words,
         "seed": seed,
     }
-    for name, value in settings.items():
-        least = 0 if name == "seed" else 1
-        if not isinstance(value, int) or value < least:
-            raise UserError(f"data.{name}={value}: give a whole number of at least {least}")
-
-    def row(pair: grammar.Pair) -> Row:
-        texts = getattr(pair, src_lang), getattr(pair, tgt_lang)
-        if tgt_lang in grammar.ANNOTATIONS:
-            return texts
-        links = [(j, i) if languages.alignments_flipped else (i, j) for i, j in pair.alignment]
-        return *texts, format_pharaoh(links)
 
     @functools.cache
     def generated() -> dict[str, list[grammar.Pair]]:  # called where a split is not cached
         return grammar.corpus(**settings)
 
     def split_rows(split: str) -> Iterator[Row]:
-        return map(row, generated()[split])
+        return (_grammar_row(pair, languages) for pair in generated()[split])
 
     # A changed rule or word gives another corpus.
-    sources = sorted(Path(grammar.__file__).parent.rglob("*.py"))
+    folder = Path(grammar.__file__).parent
+    sources = sorted([*folder.glob("*.py"), *folder.glob("words/*.tsv")])
     key = _key(*map(digest, sources), languages, settings)
     return {
         split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
         for split in splits
     }
+
+
+def _grammar_row(pair: grammar.Pair, languages: Languages) -> Row:
+    texts = getattr(pair, languages.src), getattr(pair, languages.tgt)
+    if languages.tgt in grammar.ANNOTATIONS:
+        return texts
+    links = [(j, i) if languages.alignments_flipped else (i, j) for i, j in pair.alignment]
+    return *texts, format_pharaoh(links)
 
 
 def read_hub(
@@ -151,9 +144,8 @@ def read_hub(
 ) -> dict[str, Any]:
     """The splits of the Hub's data set `name`, or of a local copy of its files at `path`.
 
-    Columns are named by language, or one column `translation` holds both; rows are checked and cached as those of
-    files are. Raises UserError where the Hub cannot be reached or has no such data set, where a language is not in it,
-    and naming the row where it is not sound.
+    Columns are named by language, or one column `translation` holds both. Raises UserError where the Hub cannot be
+    reached or has no such data set, where a language is not in it, and naming the row that is not sound.
     """
     if path is not None and config is not None:
         raise UserError(f"data.reader.config={config} is for the Hub, not for data.path={path}: leave it out")

@@ -2,9 +2,6 @@
 
 import hashlib
 import logging
-import os
-import signal
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -30,10 +27,9 @@ log = logging.getLogger(__name__)
 class TranslationDataModule(L.LightningDataModule):
     """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
 
-    Training pairs are filtered by length and ratio, and the counts are logged. All validation lines are kept, in
-    order. Held-out pairs that are training pairs too give a warning. `max_tokens` bounds the padded tokens of a batch.
-    With `guided`, training batches carry the corpus' alignments. With `sampling`, the filtered training text is
-    segmented anew for each epoch, before its batches are made: no side becomes longer than `max_length`.
+    Training pairs are filtered by length and ratio. All validation lines are kept, in order. Held-out pairs that are
+    training pairs too give a warning. `max_tokens` bounds the padded tokens of a batch. With `guided`, training batches
+    carry the corpus' alignments. With `sampling`, training text is segmented anew for each epoch.
     """
 
     def __init__(
@@ -44,7 +40,6 @@ class TranslationDataModule(L.LightningDataModule):
         max_length: int,
         max_ratio: float,
         max_tokens: int,
-        num_workers: int,
         seed: int,
         guided: bool,
         sampling: float = 0.0,
@@ -55,7 +50,7 @@ class TranslationDataModule(L.LightningDataModule):
                 raise UserError(f"the data have no {split} split; training needs train and val")
         self.tokenizer = tokenizer
         self.max_length, self.max_ratio, self.max_tokens = max_length, max_ratio, max_tokens
-        self.num_workers, self.seed, self.guided = num_workers, seed, guided
+        self.seed, self.guided = seed, guided
         self._collate = partial(collate, pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id)
         self.val_text = splits["val"]
         self.val = pairs.encode(splits["val"], tokenizer)
@@ -136,7 +131,7 @@ class TranslationDataModule(L.LightningDataModule):
         return [self._collate([rows[row] for row in chosen]) for chosen in sampler.largest_batches()]
 
     def _log_padding(self, epoch: int, sampler: TokenBatchSampler) -> None:
-        share = sampler.padding_share()
+        share = sampler.padding_shares()["both"]
         log.info("epoch %d: %d batches, %.1f %% padding", epoch, len(sampler), 100 * share)
         if self.trainer:
             for logger in self.trainer.loggers:
@@ -173,21 +168,17 @@ class TranslationDataModule(L.LightningDataModule):
             rows,
             batch_sampler=sampler,
             collate_fn=self._collate,
-            num_workers=self.num_workers,
-            persistent_workers=False,
-            worker_init_fn=_leave_signals,
             # A generator of its own, so that the loader does not draw from the one that dropout draws from.
             generator=torch.Generator().manual_seed(mixed(self.seed, sampler.epoch)),
         )
 
 
 class StreamingDataModule(TranslationDataModule):
-    """A data module whose training text is read as it is needed, for text that does not fit on the disk.
+    """A data module whose training text, a TextStream, is read as it is needed: it need not fit on the disk.
 
-    `splits["train"]` is a TextStream. An epoch is `epoch_batches` batches of each rank, and continues where the epoch
-    before it ended; after the last pair the text begins again. A resumed run reads past the pairs of its pass that it
-    has had, and then gets the same batches as without the interruption. Validation pairs inside the training text are
-    not looked for.
+    An epoch is `epoch_batches` batches of each rank and continues where the epoch before it ended; after the last pair
+    the text begins again. A resumed run gets the same batches as an uninterrupted one. Validation pairs inside the
+    training text are not looked for.
     """
 
     def __init__(self, *arguments: Any, epoch_batches: int, buffer_pairs: int, **keywords: Any) -> None:
@@ -269,34 +260,15 @@ class StreamedEpoch:
         return islice(batches, self.length - self.done)
 
 
-def _leave_signals(worker: int) -> None:
-    """Ignore signals sent to the whole process group, such as Ctrl-C: the main process may still need a batch.
-
-    A worker ends at a SIGTERM from the main process only.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # it tells the sender of a signal
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=_end_by_parent, daemon=True).start()
-
-
-def _end_by_parent() -> None:
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
-        pass
-    os._exit(0)
-
-
 def make_datamodule(
     settings: Mapping[str, Any], splits: dict[str, Any], tokenizer: Tokenizer, *, seed: int, guided: bool
 ) -> TranslationDataModule:
     """The data module of a `data` node: a stream where `streaming` says how many batches an epoch has."""
     keywords: dict[str, Any] = {
-        name: settings[name] for name in ("max_length", "max_ratio", "max_tokens", "num_workers")
+        name: settings[name] for name in ("max_length", "max_ratio", "max_tokens")
     } | {"seed": seed, "guided": guided, "sampling": settings["tokenizer"].get("sampling", 0.0)}
     epoch_batches = settings.get("streaming")
     if epoch_batches is None:
         return TranslationDataModule(splits, tokenizer, **keywords)
-    buffer_pairs = settings["buffer_pairs"] or 100_000
-    return StreamingDataModule(
-        splits, tokenizer, epoch_batches=epoch_batches, buffer_pairs=buffer_pairs, **keywords
-    )
+    keywords |= {"epoch_batches": epoch_batches, "buffer_pairs": settings["buffer_pairs"]}
+    return StreamingDataModule(splits, tokenizer, **keywords)

@@ -16,7 +16,7 @@ _SHARD = r"-(\d+)-of-(\d+)(?:-[0-9a-f]+)?(\.jsonl|\.tsv|\.csv|\.parquet)(?:\.gz)
 class Languages:
     """The direction of translation, and the order of the columns in files without a header.
 
-    Raises UserError where the two languages are the same, or `columns` does not hold both of them once.
+    Raises UserError where the two languages are the same, and where `columns` does not hold each of them once.
     """
 
     src: str

@@ -27,7 +27,7 @@ def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> D
     """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content.
 
     With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces. Each BLOCK of pairs is cached by itself, so
-    that an interrupted run goes on with the block that it was in. SentencePiece uses all cores.
+    that an interrupted run loses one block at most. SentencePiece uses all cores.
     """
     blocks = [
         dataset.select(range(start, min(start + BLOCK, len(dataset)))).map(
@@ -115,10 +115,7 @@ class Rows(NamedTuple):
 
 
 def filter_pairs(dataset: Dataset, *, max_length: int, max_ratio: float) -> tuple[Rows, dict[str, int]]:
-    """The encoded pairs to train on, and the counts of `fit_to_learn`.
-
-    Raises UserError where nothing is kept.
-    """
+    """The encoded pairs to train on, and the counts of `fit_to_learn`. Raises UserError where nothing is kept."""
     rows = Rows.of(dataset)
     keep, counts = fit_to_learn(
         rows.src_lengths, rows.tgt_lengths, max_length=max_length, max_ratio=max_ratio
@@ -135,15 +132,10 @@ def fit_to_learn(
 ) -> tuple[NDArray[np.bool_], dict[str, int]]:
     """Which pairs of these lengths to train on, and how many are `kept`, `empty`, `too_long`, or left out by `ratio`.
 
-    Lengths are in pieces with the end of sentence, so that a side of length 1 is empty. A pair is kept where
-    neither side is empty or longer than `max_length`, and the longer side is at most `max_ratio` times the
-    shorter. The ratio does not matter where no side has more than `RATIO_FLOOR` pieces. A pair counts under the first
-    reason that applies. Raises UserError for limits that no pair meets.
+    Lengths are in pieces with the end of sentence: a side of length 1 is empty. The longer side may have `max_length`
+    pieces, and `max_ratio` times those of the shorter unless both have at most `RATIO_FLOOR`. A pair counts under the
+    first reason that applies.
     """
-    if max_length < 2:
-        raise UserError(f"data.max_length={max_length}: give at least 2, a piece and the end of sentence")
-    if not max_ratio >= 1:
-        raise UserError(f"data.max_ratio={max_ratio}: give at least 1")
     longer, shorter = np.maximum(src, tgt), np.minimum(src, tgt)
     empty = shorter <= 1
     too_long = ~empty & (longer > max_length)

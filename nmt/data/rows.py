@@ -23,8 +23,8 @@ Row = tuple[str, str] | tuple[str, str, str]  # source, target and, in all rows 
 def read_rows(shards: Iterable[Files], languages: Languages, most: int | None = None) -> Iterator[Row]:
     """The rows of each shard in turn, at most `most` of each, with the text exactly as in the file.
 
-    Raises UserError for what is not a row of text in both languages, for an alignment in some rows only, and where
-    there are no rows.
+    Raises UserError for what is not text in both languages, for alignments in some rows only, and where there are no
+    rows.
     """
     width = 0
     for shard in shards:
@@ -163,7 +163,7 @@ def _text(value: Any, name: str, where: str) -> str:
 def _aligned(row: tuple[str, ...], languages: Languages, where: str) -> Row:
     """The row with i of each link `i-j` (or `ipj`, a possible one) in the source and j in the target.
 
-    Raises UserError for a link that is none, or that is not between words of the row.
+    Raises UserError for text that is no link, and for a link that is not between words of the row.
     """
     if len(row) == 2:
         return row

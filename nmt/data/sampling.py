@@ -17,9 +17,8 @@ _ROWS_A_BLOCK = 10_000
 class PairSampler:
     """Draws the pieces of all training pairs for an epoch.
 
-    The pieces of a pair depend on its text, its `index`, the seed and the epoch alone, not on the other pairs or the
-    number of processes. A side that would get more than `max_length` pieces, end of sentence included, keeps its own.
-    Raises UserError where the tokenizer cannot sample.
+    The pieces of a pair depend on its text, its `index`, the seed and the epoch alone. A side that would get more than
+    `max_length` pieces keeps its own. Raises UserError where the tokenizer cannot sample.
     """
 
     def __init__(self, tokenizer: Tokenizer, alpha: float, *, max_length: int, seed: int) -> None:
@@ -63,10 +62,7 @@ class PairSampler:
 
 
 def moved_links(links: Sequence[int], tgt_origins: Sequence[int], src_origins: Sequence[int]) -> list[int]:
-    """Turn links t_1, s_1, t_2, s_2, … between pieces into links between the newly drawn pieces.
-
-    The origins say which old piece each new piece comes from. All pieces of linked words are linked.
-    """
+    """Links t_1, s_1, t_2, s_2, … between pieces as links between new pieces, by the old piece each comes from."""
     places: dict[int, list[int]] = {}
     for place, origin in enumerate(src_origins):
         places.setdefault(origin, []).append(place)

@@ -1,7 +1,7 @@
 """Sample segmentations of words into the pieces of a SentencePiece model (subword regularisation).
 
-SentencePiece can sample too, but its samples differ from process to process whatever the seed, so that no run could be
-resumed exactly. Here all randomness comes from the generator that is passed in.
+SentencePiece's own samples differ from process to process whatever the seed, so that no run could be resumed exactly.
+Here all randomness comes from the generator that is passed in.
 """
 
 import math
@@ -31,10 +31,10 @@ class Piece(NamedTuple):
 
 
 class Segmenter(ABC):
-    """Draws other pieces for the same text.
+    """Draws other pieces for the same text, word by word; a word begins at a piece with `▁`.
 
-    A word begins at a piece with `▁` and is segmented by itself. Pieces that are not text (unknown, control,
-    user-defined and byte pieces), and words with a letter that is not a piece, stay as they are.
+    Pieces that are not text (unknown, control, user-defined and byte pieces) stay as they are, and so do words with a
+    letter that is not a piece.
     """
 
     def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
@@ -79,8 +79,8 @@ class Segmenter(ABC):
 class BPEDropout(Segmenter):
     """Leave out each merge of a byte-pair encoding with probability alpha (Provilkov et al. 2020).
 
-    As in SentencePiece, merges are tried from the best on, and a merge that was left out is not tried again. (In
-    algorithm 1 of the paper it is tried again after the next merge.)
+    Merges are tried from the best on. As in SentencePiece, and unlike the paper's algorithm 1, a merge that was left
+    out is not tried again.
     """
 
     def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
@@ -183,10 +183,7 @@ class UnigramSampling(Segmenter):
 
 
 def segmenter(model: bytes, alpha: float) -> Segmenter:
-    """The segmenter for a serialized SentencePiece model.
-
-    Raises UserError for an alpha out of range, and for a model of words or characters.
-    """
+    """The segmenter for a serialized SentencePiece model. Raises UserError where it cannot sample."""
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
     key = f"data.tokenizer.sampling={alpha}"

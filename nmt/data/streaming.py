@@ -72,9 +72,9 @@ class BatchStream:
     """The endless training batches of a rank, pass after pass over a TextStream.
 
     The rows of a pass are cut into blocks of `buffer_pairs`. A block is filtered, then dealt into batches as a whole
-    corpus is. A thread prepares the next block meanwhile, so that two blocks are in memory. The batches follow from
-    (seed, pass, block) and the text alone. All ranks read all rows; a block with fewer pairs than ranks is left out.
-    The `indices` of a batch count the rows of its pass.
+    corpus is, while a thread prepares the next. The batches follow from (seed, pass, block) and the text alone. All
+    ranks read all rows; a block with fewer pairs than ranks is left out. The `indices` of a batch count the rows of its
+    pass.
     """
 
     def __init__(

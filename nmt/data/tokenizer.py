@@ -24,10 +24,9 @@ class Tokenizer:
     """The source and the target vocabulary; they are the same one where `joint`.
 
     `pad_id`, `unk_id`, `bos_id` and `eos_id` are the same on both sides: 0, 1, 2 and 3 in a vocabulary trained here,
-    or those of a given model. A vocabulary trained here normalises text by SentencePiece's nmt_nfkc: NFKC, without
-    control characters, each run of white space one space. With `lowercase`, text is lower-cased before. A Tokenizer
-    pickles to the bytes of its models, so that its hash follows its content. Raises UserError where a model is broken
-    or has no id for one of the four, or where two models have different ids.
+    whose text is normalised by SentencePiece's nmt_nfkc, or those of a given model. With `lowercase`, text is
+    lower-cased before. A Tokenizer pickles to the bytes of its models, so that its hash follows its content. Raises
+    UserError where a model is broken or has no id for one of the four, and where two models have different ids.
     """
 
     def __init__(
@@ -151,10 +150,9 @@ class Tokenizer:
         return [self._target.decode([int(row[place]) for place in self._text_places(row)]) for row in rows]
 
     def align_source(self, text: str) -> tuple[list[int], list[int]]:
-        """The ids of `encode_source` for one line, and for each id the index of its word in `text.split()`.
+        """The ids of `encode_source` for one line, and the index of each one's word in `text.split()`, -1 for the end.
 
-        The end of sentence has -1. Words are those of the given text, before normalisation; a word that normalisation
-        removes has no piece.
+        A word that normalisation removes has no piece.
         """
         return _align(self._source, *self._cased([text]))
 
@@ -170,14 +168,6 @@ class Tokenizer:
         for place, word in zip(places, _words(decoded), strict=True):
             words[place] = word
         return words
-
-    def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece of each id."""
-        return [self._source.id_to_piece(int(each)) for each in ids]
-
-    def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """As `source_pieces`, for the target side."""
-        return [self._target.id_to_piece(int(each)) for each in ids]
 
     def _cased(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines as the models read them. Lower case keeps the words, but not always the number of characters."""
@@ -243,11 +233,10 @@ def _align(processor: SentencePieceProcessor, text: str) -> tuple[list[int], lis
 
 
 def _words(mapping: dict[str, Any]) -> list[int]:
-    """For each piece the index of its word in `text.split()`, by the pieces' offsets in code points.
+    """For each piece the index of its word in `text.split()`, by the pieces' offsets in code points; -1 without words.
 
-    A piece belongs to the last word that it touches. A lone `▁`, and a byte or a part of a normalised character
-    without a width of its own, belongs to the word of the next piece, or of the one before where there is no next.
-    -1 where there are no words.
+    A piece belongs to the last word that it touches. A piece without a width of its own (a lone `▁`, a byte, a part of
+    a normalised character) belongs to the word of the next piece, else of the one before.
     """
     word_at = [-1] * len(mapping["text"])
     for index, word in enumerate(re.finditer(r"\S+", mapping["text"])):

@@ -4,14 +4,3 @@ from nmt.decoders.base import Decoder, DecoderStep, Read
 from nmt.decoders.recurrent import RecurrentDecoder
 from nmt.decoders.transformer import TransformerDecoder
 from nmt.decoders.wirings import AttendThenUpdate, Conditional, UpdateThenAttend
-
-__all__ = [
-    "AttendThenUpdate",
-    "Conditional",
-    "Decoder",
-    "DecoderStep",
-    "Read",
-    "RecurrentDecoder",
-    "TransformerDecoder",
-    "UpdateThenAttend",
-]

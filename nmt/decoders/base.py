@@ -1,4 +1,4 @@
-"""What every decoder offers: all that translators know of one."""
+"""The base class of decoders."""
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple

@@ -1,4 +1,17 @@
-"""Beam search."""
+"""Beam search.
+
+The beam has `beam_size` slots. A step extends every live hypothesis by every piece that `Constraints` allow and keeps
+the most probable; one that ends in EOS keeps its slot, so that the live beam shrinks by one (as in Bahdanau et al.
+2015). Live hypotheses compete by log p alone and the penalties rank what has ended, by (Wu et al. 2016, eq. 14)
+
+    log p / length_penalty(|Y|, length_alpha) + coverage_penalty(sum_t a_t, coverage_beta)
+
+A beam of one is therefore greedy search, whatever the penalties (but for pieces that are equally probable). The
+search of a sentence is over when no slot is live, or earlier where that changes nothing: when the `num_best`-th
+best finished score is at least `max_live log p / length_penalty(limit + 1)`. This bounds all that a live
+hypothesis can still reach, as log-probabilities only fall, the length penalty only grows, and coverage adds
+nothing above 0.
+"""
 
 import torch
 from torch import Tensor
@@ -25,29 +38,12 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The `num_best` best hypotheses found for each sentence of `src` [B, S], best first.
 
-    The beam has `beam_size` slots. A step extends every live hypothesis by every piece that `Constraints`
-    allow and keeps the most probable; one that ends in EOS keeps its slot, so that the live beam shrinks by
-    one (as in Bahdanau et al. 2015). Live hypotheses compete by log p alone and the penalties rank what has
-    ended, by (Wu et al. 2016, eq. 14)
-
-        log p / length_penalty(|Y|, length_alpha) + coverage_penalty(sum_t a_t, coverage_beta)
-
-    A beam of one is therefore greedy search, whatever the penalties (but for pieces that are equally probable). The
-    search of a sentence is over when no slot is live, or earlier where that changes nothing: when the `num_best`-th
-    best finished score is at least `max_live log p / length_penalty(limit + 1)`. This bounds all that a live
-    hypothesis can still reach, as log-probabilities only fall, the length penalty only grows, and coverage adds
-    nothing above 0.
-
     Fewer than `num_best` come back only where fewer exist within the constraints. Raises ValueError unless
     `1 <= num_best <= beam_size`, for coverage of a model without attention, and as `Constraints` do;
     FloatingPointError where the model gives NaN.
     """
-    assert not model.training, "decoding needs model.eval()"
-    beam_size, coverage_beta = settings.beam_size, settings.coverage_beta
-    if not 1 <= num_best <= beam_size:
-        raise ValueError(f"beam search needs 1 <= num_best <= beam_size, got {num_best} and {beam_size}")
-    if coverage_beta > 0 and not model.has_attention:
-        raise ValueError(f"coverage_beta={coverage_beta} needs attention, which this model does not have")
+    _check(model, settings, num_best)
+    beam_size, use_coverage = settings.beam_size, settings.coverage_beta > 0
     src_mask = padding_mask(src, model.pad_id)
     src_lengths = src_mask.sum(dim=1)
     constraints = Constraints(model, src_lengths, settings, prefixes)
@@ -59,26 +55,21 @@ def beam_search(
     tgt_prev = src.new_full((src.size(0),), model.bos_id)
     live = torch.zeros(src.size(0), 1, device=src.device)  # [b, K] log-probabilities; -inf is an empty slot
     num_finished = torch.zeros_like(rows)
-    coverage = torch.zeros(src.shape, device=src.device) if coverage_beta > 0 else None  # [N, S]
+    coverage = torch.zeros(src.shape, device=src.device) if use_coverage else None  # [N, S]
     history = constraints.no_history(src.size(0), src.device)  # [N, T]
     ends = Ends.none(src.size(0), num_best, src.device)
     trail: list[TrailStep] = []
     is_broken = torch.zeros(src.size(0), dtype=torch.bool, device=src.device)
     while len(rows) > 0:
         logits, state, weights = model.step(
-            tgt_prev, state, memory, need_weights=need_weights or coverage is not None
+            tgt_prev, state, memory, need_weights=need_weights or use_coverage
         )
-        width = live.size(1)
         log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
-        # The best of all are among the best beam_size of each hypothesis.
-        most, pieces = kernels.best(log_probs, min(beam_size, log_probs.size(-1)))  # [b, K, C]
-        # NaN counts as the largest.
-        is_broken[rows] |= (most[..., 0].isnan() & (live > NEVER)).any(dim=1)
-        candidates = (live.unsqueeze(2) + most).flatten(1)  # [b, K * C]
-        best, choice = candidates.topk(min(beam_size, candidates.size(1)), dim=1)  # [b, K']
-        parent, piece = choice // most.size(2), pieces.flatten(1).gather(1, choice)
+        best, parent, piece, has_nan = _extend(live, log_probs, beam_size)  # [b, K'] each
+        is_broken[rows] |= has_nan
         trail.append(TrailStep.of(rows, parent, piece, weights if need_weights else None, src))
 
+        width = live.size(1)
         slot = torch.arange(best.size(1), device=src.device)
         kept = (slot < beam_size - num_finished[rows].unsqueeze(1)) & (best > NEVER)
         ending = kept & (piece == model.eos_id)
@@ -87,10 +78,8 @@ def beam_search(
         scores = best / length_penalty(len(trail), settings.length_alpha)
         if coverage is not None and weights is not None:
             coverage = coverage + weights
-            penalties = coverage_penalty(
-                coverage.unflatten(0, (-1, width)), src_mask[rows].unsqueeze(1), coverage_beta
-            )  # [b, K]
-            scores = scores + penalties.gather(1, parent)
+            each, mask = coverage.unflatten(0, (-1, width)), src_mask[rows].unsqueeze(1)
+            scores = scores + coverage_penalty(each, mask, settings.coverage_beta).gather(1, parent)
         ends = ends.add(rows, scores.masked_fill(~ending, NEVER), best, len(trail) - 1)
 
         attainable = live.amax(dim=1) / length_penalty(constraints.limits[rows] + 1, settings.length_alpha)
@@ -106,3 +95,25 @@ def beam_search(
     if is_broken.any():
         raise FloatingPointError(no_finite(int(is_broken.nonzero()[0])))
     return rebuild(trail, ends, constraints.limits, src_lengths, model.pad_id)
+
+
+def _check(model: Translator, settings: DecodingSettings, num_best: int) -> None:
+    assert not model.training, "decoding needs model.eval()"
+    beam_size, beta = settings.beam_size, settings.coverage_beta
+    if not 1 <= num_best <= beam_size:
+        raise ValueError(f"beam search needs 1 <= num_best <= beam_size, got {num_best} and {beam_size}")
+    if beta > 0 and not model.has_attention:
+        raise ValueError(f"coverage_beta={beta} needs attention, which this model does not have")
+
+
+def _extend(live: Tensor, log_probs: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The best extensions of hypotheses with log-probabilities `live` [b, K] by pieces `log_probs` [b, K, V].
+
+    Returns log-probabilities, parents and pieces [b, K'], best first, and whether a live hypothesis meets NaN [b].
+    """
+    # The best of all are among the best beam_size of each hypothesis.
+    most, pieces = kernels.best(log_probs, min(beam_size, log_probs.size(-1)))  # [b, K, C]
+    has_nan = (most[..., 0].isnan() & (live > NEVER)).any(dim=1)  # NaN counts as the largest
+    candidates = (live.unsqueeze(2) + most).flatten(1)  # [b, K * C]
+    best, choice = candidates.topk(min(beam_size, candidates.size(1)), dim=1)
+    return best, choice // most.size(2), pieces.flatten(1).gather(1, choice), has_nan

@@ -82,9 +82,8 @@ class Constraints:
             extra=settings.max_length_extra,
             cap=settings.max_length,
         )
-        self._most_of_model = (
-            None if model.max_length is None else model.max_length - 1
-        )  # BOS takes a position
+        # BOS takes a position.
+        self._most_of_model = None if model.max_length is None else model.max_length - 1
         if self._most_of_model is not None:
             self.limits = self.limits.clamp(max=self._most_of_model)
         wanted = (settings.min_length_ratio * src_lengths).floor().long().clamp(min=settings.min_length)

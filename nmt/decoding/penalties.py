@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 COVERAGE_FLOOR = (
-    1e-6  # a position that got less attention than this costs as if it had got this: 13.8 beta nats
+    1e-6  # a position with less attention than this costs as much as one with this: 13.8 beta nats
 )
 
 

@@ -1,4 +1,4 @@
-"""The settings of decoding, as `configs/decoding/` has them."""
+"""The settings of decoding, which the files in `configs/decoding/` choose."""
 
 from typing import Annotated
 
@@ -25,9 +25,7 @@ class DecodingSettings:
     length_alpha: Annotated[NonNegative, Field(le=100)] = 1.0  # the penalty of a long text stays finite
     coverage_beta: NonNegative = 0.0
     sample: bool = False
-    temperature: Annotated[float, Field(ge=1e-6, allow_inf_nan=False)] = (
-        1.0  # what is divided by it stays finite
-    )
+    temperature: Annotated[float, Field(ge=1e-6, allow_inf_nan=False)] = 1.0  # quotients stay finite
     top_k: Whole = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     seed: Whole = 0

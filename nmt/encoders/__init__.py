@@ -3,5 +3,3 @@
 from nmt.encoders.base import Encoded, Encoder
 from nmt.encoders.recurrent import RecurrentEncoder
 from nmt.encoders.transformer import TransformerEncoder
-
-__all__ = ["Encoded", "Encoder", "RecurrentEncoder", "TransformerEncoder"]

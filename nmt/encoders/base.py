@@ -1,4 +1,4 @@
-"""What every encoder offers: all that decoders and translators know of one."""
+"""The base class of encoders, and their output."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple

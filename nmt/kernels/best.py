@@ -1,4 +1,4 @@
-"""The best of many."""
+"""The largest of many scores."""
 
 import torch
 from torch import Tensor
@@ -11,8 +11,7 @@ _BLOCK = 64  # scores whose largest is looked at first
 def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """The `number` largest of scores [..., V] and their places, largest first; of equal ones, any.
 
-    On a CPU they are looked for in the `number` blocks with the largest maxima only: no other block can hold one of
-    them. One pass over the scores in place of a partial sort of all.
+    On a CPU only the `number` blocks with the largest maxima are searched, since no other block can hold one of them.
     """
     num_blocks = scores.size(-1) // _BLOCK
     if scores.is_cuda or not fast(scores) or num_blocks < 4 * number:

@@ -1,4 +1,4 @@
-"""Which kernels run: a flag of the process, like torch's own for its backends."""
+"""The choice between fast and plain kernels: a flag of the process, like torch's own for its backends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,8 +32,10 @@ def using(name: str) -> Iterator[None]:
 
 
 def fast(x: Tensor) -> bool:
-    """Whether what reads x should take the fast form: where it was chosen, and products are in what the fast forms can
-    multiply in beside sums of 32 bits or more: by autocast to bfloat16 on a CPU, else in x's own type."""
+    """Whether a function of x should take its fast form: where `fast` is chosen and x is not multiplied in 16 bits.
+
+    Autocast to bfloat16 on a CPU is an exception: the fast forms keep their sums in 32 bits there.
+    """
     device = x.device.type
     if _chosen != "fast":
         return False
@@ -43,13 +45,13 @@ def fast(x: Tensor) -> bool:
 
 
 def product_type(x: Tensor) -> torch.dtype:
-    """What a product with x is computed in: what autocast says, or x's own type."""
+    """The type that products with x are computed in: autocast's, or x's own."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 def widened(x: Tensor) -> Tensor:
-    """x in the type of states, gates and sums: under autocast, whatever products are computed in, at least float32."""
+    """x in the type of states, gates and sums: under autocast float32 or more, else its own."""
     if not torch.is_autocast_enabled(x.device.type):
         return x
     return x.to(torch.promote_types(x.dtype, torch.float32))

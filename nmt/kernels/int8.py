@@ -1,10 +1,10 @@
-"""Linear maps in bytes, for translating on a CPU: weights rounded once, inputs as they come.
+"""Linear maps in bytes, for translating on a CPU: weights are rounded once, inputs when they come.
 
     y = W x + b   ≈   sw ∘ (Wq xq) sx + b        Wq = round(W / sw)        xq = round(x / sx)
 
-with one scale for each output, sw_o = max_i |W_oi| / 127, and one for each row of inputs, sx = max_i |x_i| / 127
-(dynamic quantisation), so that what a row becomes does not depend on what stands beside it. Sums of products of
-bytes are whole numbers and exact; only the rounding of W and x costs anything, at most half a scale each.
+Each output has a scale sw_o = max_i |W_oi| / 127, and each row of inputs a scale sx = max_i |x_i| / 127 (dynamic
+quantisation), so that a row does not depend on the others of its batch. Sums of products of bytes are exact; rounding
+W and x costs at most half a scale each.
 """
 
 from functools import cache
@@ -19,11 +19,10 @@ LEVELS = 127  # steps on either side of zero
 
 
 def quantise(module: nn.Module, *, leave: type[nn.Module]) -> None:
-    """Replace every `nn.Linear`, `nn.GRU` and `nn.LSTM` inside `module` by its form in bytes, but inside those of
-    type `leave`. Embeddings stay, also where they are the output layer's weights.
+    """Replace every `nn.Linear`, `nn.GRU` and `nn.LSTM` inside `module` by its form in bytes.
 
-    There is no way back and no training: `train()` is refused. Raises UserError on any device but a CPU, and where
-    torch lacks oneDNN.
+    Embeddings stay, and so do modules of type `leave`. The module cannot be trained again. Raises UserError on any
+    device but a CPU, and where torch lacks oneDNN.
     """
     assert not module.training, "bytes are for module.eval()"
     devices = {parameter.device.type for parameter in module.parameters()}
@@ -78,7 +77,6 @@ class Int8Linear(_Translating):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.training = False
-        self.out_features, self.in_features = weight.shape
         self.levels = input_levels()
         scale = scale_of(weight.detach(), LEVELS)
         self.packed = _pack((weight.detach() / scale).round_().to(torch.int8))
@@ -88,9 +86,8 @@ class Int8Linear(_Translating):
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         scale = scale_of(rows, self.levels)
-        rounded = (
-            (rows / scale).add_(self.levels + 1.5).to(torch.int16)
-        )  # to bytes at once is several times slower
+        # To bytes at once is several times slower.
+        rounded = (rows / scale).add_(self.levels + 1.5).to(torch.int16)
         inputs = rounded.new_empty(padded(len(rows)), rows.size(1), dtype=torch.uint8)
         inputs[: len(rows)] = rounded
         y = _product(inputs, self.packed, self.scale, self.levels + 1)[: len(rows)]

@@ -1,4 +1,4 @@
-"""The output layer and its losses in one."""
+"""The output layer and its loss as one function, computed for a few rows at a time, with its gradient."""
 
 from typing import Any
 
@@ -51,11 +51,29 @@ def _loss(features: Tensor, weight: Tensor, bias: Tensor, *rest: Any, alpha: flo
     return _LinearLoss.apply(*inputs, *rest, alpha, learning, product_type(weight))
 
 
+def _smooth_evenly(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    even: float,
+    grad_features: Tensor,
+    grad_weight: Tensor,
+    grad_bias: Tensor,
+) -> Tensor:
+    """Subtract from the gradients of all rows what smoothing takes from each piece; returns the sum of all logits."""
+    num_logits = features.size(0) * features.size(1)  # of each piece
+    feature_sum, weight_sum = features.sum(dim=(0, 1)), weight.sum(dim=0)
+    grad_features.sub_(weight_sum, alpha=even)
+    grad_weight.sub_(feature_sum, alpha=even)
+    grad_bias.sub_(even * num_logits)
+    return (feature_sum * weight_sum).sum() + bias.sum() * num_logits
+
+
 class _LinearLoss(torch.autograd.Function):
     """The mean over passes [P, N, R] of their cross-entropies, and where `alpha` is above 0 the divergences of two.
 
-    Gradients are kept for the sum over passes. What smoothing adds to them is the same for every piece: it is left out
-    of the rows and added to their sums.
+    Gradients are kept for the sum over passes. What smoothing adds is the same for every piece: it is added to the
+    sums.
     """
 
     @staticmethod
@@ -112,14 +130,9 @@ class _LinearLoss(torch.autograd.Function):
             else:
                 grad_weight.addmm_(slope.t(), rows)
         if label_smoothing:
-            feature_sum, weight_sum = features.sum(dim=(0, 1)), weight.sum(dim=0)
-            num_logits = num_passes * num_rows  # of each piece
-            logit_sum = (feature_sum * weight_sum).sum() + bias.sum() * num_logits
-            spread -= logit_sum / vocab_size
             even = label_smoothing / vocab_size
-            grad_features.sub_(weight_sum, alpha=even)
-            grad_weight.sub_(feature_sum, alpha=even)
-            grad_bias.sub_(even * num_logits)
+            grads = (grad_features, grad_weight, grad_bias)
+            spread -= _smooth_evenly(features, weight, bias, even, *grads) / vocab_size
         ctx.save_for_backward(grad_features, grad_weight, grad_bias)
         ctx.num_passes = num_passes
         nll /= num_passes

@@ -1,8 +1,7 @@
-"""Products of few rows with a weight that many of them share, laid out once in the order the processor reads it.
+"""Products of few rows with a weight that many of them share, copied once into the order that the processor reads.
 
-A product `x W^T` copies W into that order, piece by piece, before it multiplies. With thousands of rows this is
-nothing; with the rows of one step, of a recurrence or of a search, it is a third of the time and more. oneDNN takes a
-weight that was copied beforehand.
+A product `x W^T` copies W into that order, piece by piece, before it multiplies. With thousands of rows this costs
+nothing; with the few rows of a recurrence's or a search's step it is a third of the time and more.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -26,10 +25,10 @@ _pool: ContextVar[_Pool | None] = ContextVar("packed", default=None)
 
 
 def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
-    """`x W^T + b` for weight W [O, I], laid out now where torch can, in a copy; no gradient passes.
+    """The map `x W^T + b` of a weight W [O, I], copied into the processor's order where torch can; without gradient.
 
-    Where it cannot (another device or type than a CPU's float32 and, on some, bfloat16; a torch without oneDNN) the map
-    is `F.linear`. All of it is in `dtype`; None is what autocast says, or the weight's own type.
+    Elsewhere (on another device, in another type than float32 and, on some CPUs, bfloat16, or without oneDNN) it is
+    `F.linear`. It computes in `dtype`; None is autocast's, or the weight's own type.
     """
     dtype = product_type(weight) if dtype is None else dtype
     packs = weight.is_cpu and fast(weight) and _available(dtype)
@@ -57,10 +56,7 @@ def _available(dtype: torch.dtype) -> bool:
 
 @contextmanager
 def packed_weights() -> Iterator[None]:
-    """Inside the block, where no gradients are asked for, `linear` lays each weight out once, for all calls.
-
-    The weights must not change inside it.
-    """
+    """Inside the block, without gradients, `linear` copies each weight once; weights must not change there."""
     token = _pool.set({})
     try:
         yield

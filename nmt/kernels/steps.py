@@ -1,14 +1,13 @@
 """Products with a matrix that every step of a recurrence shares, and their gradients as one product.
 
-A recurrence of T steps multiplies by the same weight T times, `y_t = x_t W`. By autograd alone each step writes
-a gradient of W's size, and adds it to the last: T products of few rows, T passes over the whole of it. Inside
-`gradients_at_once` the steps keep their x_t and dy_t instead, and
+A recurrence multiplies T times by the same weight, `y_t = x_t W`. Autograd alone writes a gradient of W's size in each
+step and adds it to the last: T products of few rows, T passes over all of W. Inside `gradients_at_once` the steps keep
+their x_t and dy_t instead, and
 
     dW = sum_t x_t^T dy_t = [x_1; ...; x_T]^T [dy_1; ...; dy_T]
 
-is one product, once the last step's gradient is there. The same holds for what a sentence's steps share, its
-keys and values [B, S, K]. The weight itself is laid out once for all steps (`nmt.kernels.packed`), and once more for
-their gradients.
+is one product after the last step's gradient. The same holds for keys and values [B, S, K], which a sentence's steps
+share. The weight is copied once for all steps (`nmt.kernels.packed`), and once more for their gradients.
 """
 
 from collections.abc import Hashable, Iterator
@@ -27,9 +26,11 @@ from nmt.kernels.packed import Map, map_of, pooled_map, same
 
 
 class _Gathered:
-    """What the steps with one shared tensor and one bias, or none, have in common: the tensor [..., I, O], or
-    [..., O, I] where `transposed`; how to multiply by it; and, for its gradient, their inputs and their outputs'
-    gradients."""
+    """What the steps of a recurrence with one shared tensor and one bias, or none, have in common.
+
+    That is the tensor [..., I, O], or [..., O, I] where `transposed`; how to multiply by it; and, for its gradient, the
+    steps' inputs and the gradients of their outputs.
+    """
 
     def __init__(self, shared: Tensor, transposed: bool) -> None:
         self.inputs: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""Where a piece stands, added to its embedding."""
+"""Encodings of positions, which are added to embeddings."""
 
 import torch
 from torch import Tensor, nn

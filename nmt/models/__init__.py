@@ -3,5 +3,3 @@
 from nmt.models.base import Attentions, Forward, Step, Translator, select
 from nmt.models.encoder_decoder import EncoderDecoder
 from nmt.models.ensemble import EnsembleTranslator
-
-__all__ = ["Attentions", "EncoderDecoder", "EnsembleTranslator", "Forward", "Step", "Translator", "select"]

@@ -1,4 +1,4 @@
-"""What every translator offers; all that training, decoding and alignment know of a model."""
+"""The base class of translators, as training, decoding and alignment use it."""
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple

@@ -1,7 +1,6 @@
 """Pictures of attention and of scores: functions from plain data to a figure or a page, and files of them.
 
-Figures are drawn without pyplot, which would keep every one of them alive. Matplotlib is imported with the first
-picture: a name of this package is looked up in its module at its first use.
+Figures are drawn without pyplot, which would keep them all in memory. Matplotlib is imported with the first picture.
 """
 
 import importlib

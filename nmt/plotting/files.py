@@ -1,4 +1,4 @@
-"""Figures, animations and pages as files, each whole or as it was before, and figures as pixels."""
+"""Writing figures, animations and pages to files, and figures as pixels."""
 
 import io
 from collections.abc import Sequence
@@ -26,8 +26,7 @@ def to_png(figure: Figure, path: str | Path) -> None:
 def to_svg(figure: Figure, path: str | Path) -> None:
     """Write a figure as SVG, the same bytes for the same figure.
 
-    Words become paths: they look alike everywhere, CJK and Vietnamese too, and keep the size that the layout
-    measured, where text would be set in whatever fonts the reader has.
+    Words become paths, which look alike everywhere and keep the size that the layout measured.
     """
     constant = matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "nmt"})
     content = io.BytesIO()

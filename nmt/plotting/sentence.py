@@ -1,4 +1,4 @@
-"""A sentence pair with the attention between its words, as pictures and pages take it."""
+"""A sentence pair with the attention between its words, and labels for its words."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,119 +1,18 @@
 """The interactive HTML page: point at a word to see its attention weights.
 
 One file with no scripts, styles or fonts from elsewhere. All data is text and attributes of the HTML, escaped; the
-one script is the constant below, and the page's own policy lets a browser run no other.
+one script is that of `page.js`, and the page's own policy lets a browser run no other.
 """
 
 import base64
 import hashlib
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 from nmt.plotting.sentence import Sentence, drawable, fitting
 
-STYLE = """
-:root { color-scheme: light dark; --shade: 59 130 246; --gold: #d97706; }
-body { background: Canvas; color: CanvasText; font: 1rem/1.5 system-ui, sans-serif; margin: 2rem auto;
-  max-width: 70rem; padding: 0 1rem; }
-h1 { font-size: 1.4rem; }
-h2 { font-size: 1.1rem; margin: 0 0 .5rem; overflow-wrap: anywhere; }
-section { border-top: 1px solid color-mix(in srgb, CanvasText 25%, Canvas); padding: 1.2rem 0; }
-.words { display: flex; flex-wrap: wrap; gap: .25rem; margin: .5rem 0; }
-.name { font-size: .8rem; opacity: .75; }
-.word, tbody td { background: rgb(var(--shade) / calc(var(--w, 0) * .65)); }
-.word { border: 1px solid transparent; border-radius: .3rem; color: inherit; cursor: pointer; font: inherit;
-  font-size: 1.1rem; max-width: 100%; min-width: 1.8rem; overflow-wrap: anywhere; padding: .1rem .35rem 1.1rem;
-  position: relative; }
-.word::after { bottom: 0; content: attr(data-percent); font-size: .7rem; inset-inline: 0; position: absolute; }
-.word:hover, .word:focus-visible { outline: 2px solid CanvasText; }
-.word.chosen { border-color: CanvasText; }
-.word.gold { border-color: var(--gold); }
-.said { font-size: .9rem; min-height: 1.5em; margin: .25rem 0; }
-.scroll { max-width: 100%; overflow-x: auto; }
-table { border-collapse: collapse; font-size: .8rem; }
-th { font-weight: normal; white-space: nowrap; }
-thead th { padding: .2rem 0; text-align: center; vertical-align: bottom; }
-thead th span { writing-mode: vertical-rl; }
-tbody th { padding: 0 .4rem 0 0; text-align: right; }
-tbody td { border: 1px solid color-mix(in srgb, CanvasText 15%, Canvas); height: 1.5rem; min-width: 1.7rem; padding: 0;
-  text-align: center; }
-td.gold { outline: 2px solid var(--gold); outline-offset: -2px; }
-td.chosen:not(.column) { border-block: 2px solid CanvasText; }
-td.chosen.column { border-inline: 2px solid CanvasText; }
-"""
-
-SCRIPT = """
-"use strict";
-for (const section of document.querySelectorAll("section")) {
-  const words = side => Array.from(section.querySelectorAll(`.${side} .word`));
-  const lists = {source: words("source"), target: words("target")};
-  const cells = Array.from(section.querySelectorAll("tbody tr"), row => Array.from(row.querySelectorAll("td")));
-  const said = section.querySelector(".said");
-  const other = {source: "target", target: "source"};
-  let pinned = null;
-
-  const clear = () => {
-    for (const element of section.querySelectorAll(".word, td")) element.classList.remove("chosen", "column");
-    for (const word of [...lists.source, ...lists.target]) {
-      word.classList.remove("gold");
-      word.style.removeProperty("--w");
-      delete word.dataset.percent;
-    }
-    said.textContent = "";
-  };
-  const show = (side, index) => {
-    clear();
-    lists[side][index].classList.add("chosen");
-    const line = side === "target" ? cells[index] : cells.map(row => row[index]);
-    for (const cell of line) {
-      cell.classList.add("chosen");
-      cell.classList.toggle("column", side === "source");
-    }
-    const weights = line.map(cell => Number(cell.style.getPropertyValue("--w")) || 0);
-    lists[other[side]].forEach((word, position) => {
-      word.style.setProperty("--w", weights[position]);
-      word.classList.toggle("gold", line[position].classList.contains("gold"));
-      if (line[position].textContent) word.dataset.percent = line[position].textContent;
-    });
-    const largest = weights.map((_, position) => position).filter(position => line[position].textContent)
-      .sort((a, b) => weights[b] - weights[a]).slice(0, 3)
-      .map(position => `${lists[other[side]][position].textContent} ${line[position].textContent}`);
-    // Isolates keep words of one direction from reordering a sentence of another.
-    said.textContent = `\\u2068${lists[side][index].textContent}\\u2069 `
-      + (side === "target" ? "attends to: " : "is attended by: ")
-      + (largest.map(text => `\\u2068${text}\\u2069`).join(", ") || "nothing");
-  };
-  const rest = () => pinned ? show(...pinned) : clear();
-  const pin = (side, index) => {
-    const same = pinned && pinned[0] === side && pinned[1] === index;
-    pinned = same ? null : [side, index];
-    for (const name of ["source", "target"]) lists[name].forEach((word, position) =>
-      word.setAttribute("aria-pressed", String(!same && name === side && position === index)));
-    rest();
-  };
-
-  for (const side of ["source", "target"]) lists[side].forEach((word, index) => {
-    // One stop of the Tab key for each list; the arrow keys go from word to word.
-    word.tabIndex = index ? -1 : 0;
-    word.addEventListener("pointerenter", () => show(side, index));
-    word.addEventListener("pointerleave", rest);
-    word.addEventListener("focus", () => show(side, index));
-    word.addEventListener("blur", rest);
-    word.addEventListener("click", () => pin(side, index));
-    word.addEventListener("keydown", event => {
-      const rightwards = getComputedStyle(word).direction === "rtl" ? -1 : 1;
-      const last = lists[side].length - 1;
-      const next = {ArrowRight: index + rightwards, ArrowLeft: index - rightwards, Home: 0, End: last}[event.key];
-      if (event.key === "Escape") { pinned = [side, index]; pin(side, index); }
-      if (next === undefined || next < 0 || next > last) return;
-      event.preventDefault();
-      word.tabIndex = -1;
-      lists[side][next].tabIndex = 0;
-      lists[side][next].focus();
-    });
-  });
-}
-"""
+STYLE, SCRIPT = (Path(__file__).with_name(name).read_text("utf-8") for name in ("page.css", "page.js"))
 
 
 def alignment_page(
@@ -134,7 +33,7 @@ def alignment_page(
         for number, sentence in enumerate(sentences, start=1)
     ]
     # The policy, with the script's digest, stops whatever a mistake in escaping might let through.
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(f"\n{SCRIPT}".encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -143,7 +42,8 @@ def alignment_page(
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{_text(title)}</title>
-<style>{STYLE}</style>
+<style>
+{STYLE}</style>
 </head>
 <body>
 <main>
@@ -152,7 +52,8 @@ def alignment_page(
 other side are its attention weights, in hundredths. A click or Enter holds the choice, Escape lets it go.
 In a table, columns are source words and rows target words; outlined cells are gold links.</p>
 {"".join(sections)}</main>
-<script>{SCRIPT}</script>
+<script>
+{SCRIPT}</script>
 </body>
 </html>
 """

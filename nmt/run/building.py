@@ -1,8 +1,4 @@
-"""Objects built from configuration: which may be built, and whether their settings are what they declare.
-
-A run directory from a stranger is data. It may build the classes and functions of `may_build` alone, and those of
-modules that the person at the keyboard trusts.
-"""
+"""Objects built from configuration: a run directory from a stranger may build only what `may_build` allows."""
 
 import importlib
 import inspect
@@ -34,10 +30,10 @@ MODULES = (
 
 
 def build(config: DictConfig, *, trusted: Sequence[str] = (), **more: Any) -> Any:
-    """Build what `config` names, with `more` arguments. Constructors get plain lists and dicts.
+    """Build what `config` names, with `more` arguments; constructors get plain lists and dicts.
 
-    Raises UserError where it may not be built, where a setting is not what the constructor declares, and where the
-    constructor fails.
+    Raises UserError where it may not be built, where a setting is not what is declared, and where the constructor
+    fails.
     """
     check(config, trusted)
     for name in more:
@@ -167,10 +163,7 @@ def build_parts(config: DictConfig, *, trusted: Sequence[str] = ()) -> dict[str,
 
 
 def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:
-    """The scorers under `metrics` of a command's configuration, caseless of translations in lower case.
-
-    A setting that the command was given stands.
-    """
+    """The scorers under `metrics` of a configuration; caseless for text in lower case unless it says otherwise."""
     told: Any = deepcopy(config)
     # What the scorers' own default reads
     OmegaConf.update(told, "data.tokenizer.lowercase", lowercase, force_add=True)

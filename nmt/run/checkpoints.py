@@ -1,8 +1,14 @@
-"""The checkpoints that a run keeps to be averaged: `step_000123.ckpt` holds the weights after 123 steps."""
+"""Files of checkpoints: those kept to be averaged (`step_000123.ckpt`, after 123 steps), and broken ones."""
 
+import pickle
 import re
 from pathlib import Path
 
+# What reading a file raises that is no checkpoint, or half of one
+BROKEN = (
+    *(pickle.UnpicklingError, OSError, RuntimeError, EOFError),
+    *(LookupError, AttributeError, TypeError, ValueError),
+)
 _NAME = re.compile(r"step_(\d+)\.ckpt")
 
 

@@ -1,4 +1,4 @@
-"""The text of a configuration's `data` node: read by what the node names."""
+"""Reading the text that a configuration's `data` node describes."""
 
 from collections.abc import Sequence
 from copy import deepcopy

@@ -1,7 +1,6 @@
-"""The files of a run directory: where they are, and how files are written whole or not at all."""
+"""The files of a run directory: how they are found, checked before the work, and written."""
 
 import contextlib
-import errno
 import glob
 import logging
 import os
@@ -28,8 +27,8 @@ log = logging.getLogger(__name__)
 def load_config(directory: Path) -> DictConfig:
     """The configuration that a run directory was trained with.
 
-    Raises UserError naming the file where there is none, and where a setting is a reference: a stranger's run computes
-    nothing, and training writes values.
+    Raises UserError naming the file where there is none, and where a setting is a reference: it could compute
+    something.
     """
     file = directory / "config.yaml"
     if not file.is_file():
@@ -78,10 +77,7 @@ def claimed(run_dir: Path) -> Iterator[None]:
 
 
 def check_run(config: DictConfig) -> None:
-    """Raise UserError where a command's `run`, or one of its list, is no run directory or lacks the checkpoint.
-
-    Only names of files are looked at; a broken file is refused when it is read.
-    """
+    """Raise UserError where a command's `run`, or one of its list, is no run directory or lacks the checkpoint."""
     if config.run is None:
         raise UserError("run is required: give run=RUN_DIR")
     for each in config.run if OmegaConf.is_list(config.run) else [config.run]:
@@ -94,10 +90,7 @@ def check_run(config: DictConfig) -> None:
 
 
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:
-    """The file that `checkpoint` (best, last or a path) names in a run directory.
-
-    A run that has not been validated yet has no best checkpoint: its last is taken, with a warning.
-    """
+    """The file that `checkpoint` (best, last or a path) names; without a best one the last, with a warning."""
     file = _find_checkpoint(directory, checkpoint)
     if checkpoint == "best" and file.stem != "best":
         log.warning("%s has no best.ckpt yet: its last checkpoint is taken", directory)
@@ -139,8 +132,6 @@ def check_folders(
     taken = {Path(config[key]).resolve(): key for key in read if config[key] is not None}
     for key in (key for key in (*files, *made, *folders) if config[key] is not None):
         path = Path(config[key])
-        if _leads_to_itself(path):
-            raise UserError(f"{key}={path}: a link that leads to itself")
         if not _is_stream(path) and (other := taken.setdefault(path.resolve(), key)) != key:
             raise UserError(f"{key}={path} is that of {other} too: give each its own")
         above = path if key in folders else path.parent
@@ -168,14 +159,6 @@ def write_atomically(path: Path, text: str) -> None:
     write_together({path.resolve() if path.is_symlink() else path: text})
 
 
-def _leads_to_itself(path: Path) -> bool:
-    try:
-        path.stat()
-    except OSError as error:
-        return error.errno == errno.ELOOP
-    return False
-
-
 def _is_stream(path: Path) -> bool:
     """Whether it is no plain file, or names what a process has open, as /dev/stdout does where it goes to a file."""
     while True:
@@ -194,8 +177,7 @@ def score_files(directory: Path, split: str) -> tuple[Path, Path]:
 
 
 def find_runs(runs: Any) -> list[Path]:
-    """Run directories that `runs` names, one or a list: directories, parents of such, or globs. Each comes once, in
-    the order given.
+    """Run directories that `runs` names, one or a list: directories, their parents, or globs. Each comes once.
 
     Raises UserError where one of them names none.
     """

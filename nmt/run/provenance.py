@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ from omegaconf import OmegaConf
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def provenance(command: str | None, device: torch.device) -> dict[str, Any]:
-    """What a person needs to repeat a result: `{"command", "commit", "machine"}`."""
+def provenance(script: str, overrides: Sequence[str] | None, device: torch.device) -> dict[str, Any]:
+    """What a person needs to repeat a result: `{"command", "commit", "machine"}`; no command without `overrides`."""
+    command = None if overrides is None else " ".join([f"python scripts/{script}.py", *overrides])
     return {"command": command, "commit": commit(), "machine": machine(device)}
 
 
-def command_of(run_dir: Path) -> str | None:
-    """The command that started the run, by what Hydra wrote there; None where Hydra did not."""
+def overrides_of(run_dir: Path) -> list[str] | None:
+    """What was typed to start the run, by what Hydra wrote there; None where Hydra did not start it."""
     file = run_dir / ".hydra" / "overrides.yaml"
-    return " ".join(["python scripts/train.py", *OmegaConf.load(file)]) if file.exists() else None
+    return [str(each) for each in OmegaConf.load(file)] if file.exists() else None
 
 
 def commit() -> str | None:

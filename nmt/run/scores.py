@@ -1,4 +1,4 @@
-"""The scores of a run: written to files, and as lines that a person reads."""
+"""Writing the scores of a run to files, and as lines for a person."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""One translated line, with its words and what they attended to."""
+"""One translated line, with its words and the attention between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

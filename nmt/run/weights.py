@@ -1,4 +1,4 @@
-"""Weights out of checkpoints, which are read as weights only."""
+"""Loading weights from checkpoints, one or the mean of several."""
 
 import pickle
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nmt.errors import UserError
 from nmt.models.base import Translator
+from nmt.run.checkpoints import BROKEN
 
 
 def load_weights(translator: Translator, file: Path) -> None:
@@ -20,20 +21,10 @@ def load_weights(translator: Translator, file: Path) -> None:
             for name, value in checkpoint["state_dict"].items()
             if name.startswith("translator.")
         }
-    except pickle.UnpicklingError as error:  # its message advises to load the file all the same
-        raise UserError(
-            f"{file} is broken or no checkpoint (it holds more than weights): give another with checkpoint="
-        ) from error
-    except (
-        RuntimeError,
-        EOFError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ValueError,
-        OSError,
-    ) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except BROKEN as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if isinstance(error, pickle.UnpicklingError):  # its message advises to load the file all the same
+            reason = "it holds more than weights"
         raise UserError(
             f"{file} is broken or no checkpoint ({reason}): give another with checkpoint="
         ) from error
@@ -47,10 +38,7 @@ def load_weights(translator: Translator, file: Path) -> None:
 
 
 def load_average(translator: Translator, files: Sequence[Path]) -> None:
-    """Load the mean of several checkpoints' weights (Vaswani et al. 2017, 6.1), taken in float64.
-
-    Raises UserError naming the first file that is broken or does not fit the model.
-    """
+    """Load the mean of several checkpoints' weights (Vaswani et al. 2017, 6.1), taken in float64. Raises UserError."""
     sums: dict[str, Tensor | float] = {}
     for file in files:
         load_weights(translator, file)

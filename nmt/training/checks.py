@@ -11,14 +11,15 @@ from nmt.errors import UserError
 from nmt.models.base import Translator
 from nmt.run.building import build, build_parts, errors_of
 from nmt.run.checks import check_case, check_decoding
+from nmt.training.schedules import schedule
 
 WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
 
 
 def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, has_gold: bool) -> None:
-    """Raise UserError where something goes by a score that none of `givers` gives, or takes the worst for the best.
+    """Raise UserError where a setting goes by a score that none of `givers` gives, or takes the worst for the best.
 
-    Scores of the attention are given where the model has one, and its error where validation has gold alignments too.
+    Only attention has scores `val/attention/…`, and only validation with gold alignments has `val/aer`.
     """
     given = [
         name
@@ -56,11 +57,23 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
     check_case(build_parts(cfg.metrics, trusted=cfg.trusted), lowercase=tokenizer.lowercase)
     with errors_of("optimizer"):
         optimizer = build(cfg.optimizer, trusted=cfg.trusted)(translator.parameters())
-    given = {} if cfg.scheduler.get("total_steps") else {"total_steps": sys.maxsize}  # not known yet
     with errors_of("scheduler"):
-        build(cfg.scheduler, trusted=cfg.trusted)(optimizer, **given)
-    if cfg.data.get("streaming") is not None and cfg.trainer.limit_train_batches not in (None, 1.0):
+        schedule(
+            build(cfg.scheduler, trusted=cfg.trusted), optimizer, sys.maxsize
+        )  # how many is not known yet
+
+
+def check_stream(cfg: DictConfig, *, num_processes: int) -> None:
+    """Raise UserError for settings that do not go with `data.streaming`."""
+    if cfg.data.get("streaming") is None:
+        return
+    if cfg.trainer.limit_train_batches not in (None, 1.0):
         raise UserError(
             f"trainer.limit_train_batches={cfg.trainer.limit_train_batches}: of a stream, data.streaming="
             f"{cfg.data.streaming} says how many batches an epoch has: leave it out"
+        )
+    if num_processes > 1 and 2 * cfg.data.max_length > cfg.data.max_tokens:
+        raise UserError(
+            f"data.max_length={cfg.data.max_length} is more than half of data.max_tokens={cfg.data.max_tokens}: "
+            f"a stream may bring batches of one pair, which cannot be dealt to {num_processes} processes"
         )

@@ -1,4 +1,4 @@
-"""How the processes of a run begin and end together, whoever starts them: Lightning, torchrun or SLURM."""
+"""Starting and ending the processes of a run together, under Lightning, torchrun or SLURM."""
 
 import os
 import signal
@@ -12,16 +12,14 @@ from lightning.fabric.plugins.environments import ClusterEnvironment, LightningE
 
 from nmt.errors import UserError
 
-_LONGEST_WAIT = timedelta(
-    days=7
-)  # for what rank 0 prepares: torch's half an hour is short for a large corpus
+_LONGEST_WAIT = timedelta(days=7)  # while rank 0 prepares the data: torch's own is half an hour
 
 
 def check_launch(trainer: L.Trainer, *, num_before: int | None, sweep: bool) -> None:
     """Raise UserError where the run's processes cannot be those that `trainer` wants.
 
-    num_before: how many there were in the run that goes on, None in a new one: each rank goes on with its own
-    batches and random generators. sweep: whether Hydra runs several jobs in this process.
+    num_before: the number of processes of a run that goes on, whose batches and random numbers are each rank's own;
+    None in a new run. sweep: whether Hydra runs several jobs in this process.
     """
     wanted = trainer.num_devices * trainer.num_nodes
     num_started = int(os.environ["WORLD_SIZE"]) if dist.is_torchelastic_launched() else wanted
@@ -44,7 +42,7 @@ def check_launch(trainer: L.Trainer, *, num_before: int | None, sweep: bool) -> 
 
 @contextmanager
 def first_rank_first(trainer: L.Trainer) -> Iterator[None]:
-    """Rank 0 runs the block, then all others do: what it leaves on disk is whole when they look for it.
+    """Rank 0 runs the block, then all others do: they find whole files.
 
     Processes that Lightning starts begin after rank 0 is through; those that others started are joined here.
     """

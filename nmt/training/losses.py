@@ -1,4 +1,4 @@
-"""Losses as sums with their counts; averages are taken once, over tokens, by whoever owns the window."""
+"""Losses as sums with their counts; training divides once, by the tokens of an optimizer step."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Memory of a process."""
+"""The memory that a process holds, and errors when it runs out."""
 
 import contextlib
 import ctypes
@@ -28,10 +28,7 @@ def most_memory() -> int:
 
 
 def give_back() -> None:
-    """Return memory that the C library has freed but kept to the system.
-
-    glibc keeps ever more of it after tensors of many sizes. Only glibc has this call.
-    """
+    """Return memory to the system that was freed but that glibc keeps; of other C libraries there is nothing to do."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -17,16 +17,16 @@ from nmt.layers.dropout import Dropout
 from nmt.models.base import Translator
 from nmt.training import losses
 from nmt.training.losses import LossSum, output_loss, output_r_drop
+from nmt.training.schedules import schedule
 
 
 class TranslationModule(L.LightningModule):
     """Minimises label-smoothed cross-entropy, averaged once over the target tokens of an optimizer step.
 
-    The loss of each batch is a sum; gradients are divided by the number of target tokens of the whole
-    accumulation window over all ranks just before they are clipped. Losses are logged in nats a target piece,
-    without smoothing. `guided_alignment` times the cross-entropy of the cross-attention against the batch's
-    alignments is minimised beside it (Chen et al. 2016). With `r_drop` above 0 each batch is read twice in one pass,
-    either copy with its own dropout, and that weight of their divergence is minimised too (`losses.r_drop`).
+    The loss of a batch is a sum; gradients are divided by the number of target tokens of the whole accumulation window
+    over all ranks before they are clipped. Losses are logged in nats a target piece, without smoothing. Beside it,
+    `guided_alignment` times the cross-entropy of the attention against the batch's alignments is minimised (Chen et al.
+    2016). With `r_drop` above 0 each batch is read twice, with different dropout, and so is `losses.r_drop`.
     """
 
     scores = ("val/loss", "val/perplexity")  # what validation gives, beside those of callbacks
@@ -64,7 +64,7 @@ class TranslationModule(L.LightningModule):
         self._since_log: list[LossSum] = []
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
         self.lr = float("nan")  # of the last optimizer step
-        self.logged_loss = (0, float("nan"))  # (step, loss) last logged
+        self._logged_step = 0  # the last
         self._started: float | None = None  # when the clock was last started; None while it stands
         self._seconds = 0.0  # on the clock before that, since the last logged step
         self._val_sums: list[LossSum] = []
@@ -166,7 +166,7 @@ class TranslationModule(L.LightningModule):
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
         step = self.trainer.global_step
         interval = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if interval == 0 or step == self.logged_loss[0] or step % interval:
+        if interval == 0 or step == self._logged_step or step % interval:
             return
         loss, num_tokens, seconds = self._count()
         tokens_per_second = num_tokens / seconds
@@ -176,7 +176,7 @@ class TranslationModule(L.LightningModule):
             "train/lr": self.lr,
             "train/grad_norm": float(self.grad_norm),
         }
-        self.logged_loss = (step, metrics["train/loss"])
+        self._logged_step = step
         for logger in self.loggers:
             logger.log_metrics(metrics, step=step)
         self.progress["loss"] = f"{metrics['train/loss']:.3f}"
@@ -207,10 +207,7 @@ class TranslationModule(L.LightningModule):
         return self._seconds + (0.0 if self._started is None else time.perf_counter() - self._started)
 
     def _count(self) -> tuple[float, int, float]:
-        """The loss in nats and the number of target pieces since the last logged step, all ranks', and its seconds.
-
-        They are counted, and the next ones begin.
-        """
+        """The loss in nats, the number of target pieces of all ranks, and the seconds, since it was called last."""
         loss = num_tokens = 0.0
         if self._since_log:  # all at once: the CPU waits for a device once
             losses, counts = zip(*((part.nll, part.num_tokens) for part in self._since_log), strict=True)
@@ -253,7 +250,7 @@ class TranslationModule(L.LightningModule):
             "since_log": ranks.gathered(  # each rank's own
                 [torch.stack([part.detach().cpu().double() for part in s]) for s in self._since_log]
             ),
-            "logged_loss": self.logged_loss,
+            "logged_step": self._logged_step,
             "seconds_on_clock": self._seconds_on_clock(),
             "train_seconds": self.train_seconds,
             "train_tokens": self.train_tokens,
@@ -261,19 +258,11 @@ class TranslationModule(L.LightningModule):
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Raises UserError where the record is none that `on_save_checkpoint` writes."""
-        try:
-            state = checkpoint["training"]
-            self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
-            step, loss = state["logged_loss"]
-            self.logged_loss = int(step), float(loss)
-            self._seconds = float(state["seconds_on_clock"])
-            self.train_seconds, self.train_tokens = float(state["train_seconds"]), int(state["train_tokens"])
-            self.progress.update(state["progress"])
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise UserError(
-                "the checkpoint's record of its training is of another version of nmt, or damaged: start the run anew"
-            ) from error
+        state = checkpoint["training"]
+        self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
+        self._logged_step, self._seconds = state["logged_step"], state["seconds_on_clock"]
+        self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
+        self.progress.update(state["progress"])
 
     # the update rule
 
@@ -285,9 +274,7 @@ class TranslationModule(L.LightningModule):
                 "optimizer.fused=true does not go with trainer.precision=16-mixed: set it to false"
             )
         total_steps = self.trainer.estimated_stepping_batches
-        keywords = {} if _is_given(self.scheduler_factory, "total_steps") else {"total_steps": total_steps}
-        return {"optimizer": optimizer, "lr_scheduler": self.scheduler_factory(optimizer, **keywords)}
-
-
-def _is_given(factory: Any, keyword: str) -> bool:
-    return getattr(factory, "keywords", {}).get(keyword) is not None
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": schedule(self.scheduler_factory, optimizer, total_steps),
+        }

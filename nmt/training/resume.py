@@ -1,7 +1,6 @@
-"""What a run directory says about going on with its run, and what may change on the way.
+"""Resuming a run: its latest whole checkpoint, what may change in its configuration, and whether it has finished.
 
-A run directory is data: its checkpoints are loaded as weights only, and what its configuration builds writes into the
-run directory alone.
+A run directory is data: checkpoints are loaded as weights only, and a stored configuration writes only inside it.
 """
 
 import contextlib
@@ -9,7 +8,6 @@ import copy
 import difflib
 import errno
 import logging
-import pickle
 import re
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -20,6 +18,7 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
+from nmt.run.checkpoints import BROKEN
 from nmt.settings import GROUPS, flat
 from nmt.training.memory import is_out_of_memory
 
@@ -29,7 +28,6 @@ log = logging.getLogger(__name__)
 CHANGEABLE = (
     *(f"{group.name}.*" for group in GROUPS if group.changeable),
     "data.cache_dir",
-    "data.num_workers",
     "data.path",
     "data.reader.cache_dir",
     "data.reader.path",
@@ -45,19 +43,11 @@ CHANGEABLE = (
 # But not these: best.ckpt and early stopping compare all validations. (`metrics` is of the test set alone.)
 FIXED = ("callbacks.score.bleu", "callbacks.score.bleu.*", "callbacks.score.chrf", "callbacks.score.chrf.*")
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
-# What reading a file raises that is no checkpoint, or half of one.
-BROKEN = (
-    *(pickle.UnpicklingError, OSError, RuntimeError, EOFError),
-    *(LookupError, AttributeError, TypeError, ValueError),
-)
 _ABSENT = object()
 
 
 def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
-    """The latest whole checkpoint and what it holds; one that is broken is set aside as NAME.broken, with a warning.
-
-    Raises UserError where there is none.
-    """
+    """The latest whole checkpoint and what it holds. A broken one is renamed NAME.broken, with a warning."""
     for name in CHECKPOINTS:
         file = run_dir / "checkpoints" / name
         if not file.is_file():
@@ -87,9 +77,9 @@ def changed(
 ) -> tuple[dict[str, Any], list[str]]:
     """The stored configuration with the values that `wanted` has at `keys`, and a line for each that differs.
 
-    A key that `wanted` has not got is taken out. A value that `data.reader` shares with `data` follows it, and so does
-    one that `written`, the configuration before its references were resolved, takes from there, unless it differed
-    already or is given itself. Raises UserError naming the first key that may not change.
+    A key that `wanted` lacks is taken out. A setting that took its value from one of `keys` follows it (as
+    `data.reader` does, or by a reference in `written`, the unresolved configuration), unless it differed already or is
+    given itself. Raises UserError naming the first key that may not change.
     """
     config = copy.deepcopy(stored)
     keys = list(keys)
@@ -134,10 +124,7 @@ def moved(config: Any, old: str, new: str) -> Any:
 
 
 def check_places(config: dict[str, Any], run_dir: Path, given: Iterable[str]) -> None:
-    """Raise UserError where what a stored configuration builds would write outside the run directory.
-
-    Keys that were `given` on the command line are the user's own word.
-    """
+    """Raise UserError where a stored setting that was not `given` would write outside the run directory."""
     for section in config.keys() - {"data", "choices"}:
         if not isinstance(config[section], dict):
             continue

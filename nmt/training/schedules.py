@@ -1,12 +1,14 @@
-"""Learning-rate schedules, as torch schedulers. Each says how often it steps, and on what.
+"""Learning-rate schedules, as torch schedulers, each with how often it steps and by which score.
 
-Steps are optimizer steps, counted from 1. Every function takes `total_steps`, how many the run will make (infinite
-where only time or patience ends it), and raises UserError for settings that make no schedule.
+Steps are optimizer steps, counted from 1. A schedule that takes `total_steps` is told how many the run will make
+(infinite where only time or patience ends it), unless they were given.
 """
 
+import inspect
 import logging
 import math
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,12 +21,21 @@ from nmt.settings import Count, Positive, Whole
 log = logging.getLogger(__name__)
 
 
-def constant(optimizer: Optimizer, *, total_steps: float, warmup_steps: Whole) -> dict[str, Any]:
+def schedule(
+    factory: Callable[..., dict[str, Any]], optimizer: Optimizer, total_steps: float
+) -> dict[str, Any]:
+    """The schedule that a factory makes, told of the run's steps where it takes them and they were not given."""
+    taken = inspect.signature(factory).parameters.get("total_steps")
+    given = taken is None or taken.default not in (None, inspect.Parameter.empty)
+    return factory(optimizer, **({} if given else {"total_steps": total_steps}))
+
+
+def constant(optimizer: Optimizer, *, warmup_steps: Whole) -> dict[str, Any]:
     """`lr * min(1, step / warmup_steps)`."""
     return _every_step(LambdaLR(optimizer, lambda step: _warmup(step + 1, warmup_steps)))
 
 
-def inverse_sqrt(optimizer: Optimizer, *, total_steps: float, warmup_steps: Count) -> dict[str, Any]:
+def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: Count) -> dict[str, Any]:
     """`lr * min(step / warmup_steps, sqrt(warmup_steps / step))` (Vaswani et al. 2017, eq. 3, rescaled)."""
     return _every_step(
         LambdaLR(
@@ -59,7 +70,6 @@ def cosine(optimizer: Optimizer, *, total_steps: Positive | None, warmup_steps: 
 def plateau(
     optimizer: Optimizer,
     *,
-    total_steps: float,
     factor: Annotated[float, Field(gt=0, lt=1)],
     patience: Whole,
     monitor: str = "val/bleu",
@@ -67,8 +77,8 @@ def plateau(
 ) -> dict[str, Any]:
     """Multiply the rate by `factor` when more than `patience` validations in a row were no better than the best.
 
-    Better is more of the score `monitor`, or less, by `mode`. The module steps it, after each validation: Lightning
-    would at the end of each epoch, by whatever score it last had.
+    Better is more of the score `monitor`, or less, by `mode`. The module steps it after each validation: Lightning
+    would at the end of each epoch.
     """
     scheduler = ReduceLROnPlateau(optimizer, mode=mode, factor=factor, patience=patience, threshold=0.0)
     return {"scheduler": scheduler, "interval": "epoch", "frequency": sys.maxsize, "monitor": monitor}

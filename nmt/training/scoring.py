@@ -13,7 +13,7 @@ from nmt.errors import UserError
 from nmt.run.building import build, build_parts
 from nmt.run.directory import Run
 from nmt.run.files import score_files
-from nmt.run.provenance import command_of, provenance
+from nmt.run.provenance import overrides_of, provenance
 from nmt.run.scores import report, write_scores
 from nmt.settings import GROUPS, flat
 
@@ -46,7 +46,7 @@ def score(
     scores["training"] = {
         **training,
         "num_parameters": run.translator.num_parameters,
-        **provenance(command_of(run_dir), run.device),
+        **provenance("train", overrides_of(run_dir), run.device),
     }
     scores["decoding"], scores["checkpoint"] = asdict(decoding), checkpoint
     write_scores(run_dir, split, scores, translations)

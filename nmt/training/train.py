@@ -4,6 +4,7 @@ import contextlib
 import logging
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from nmt.run.files import load_config, write_atomically
 from nmt.settings import GROUPS, key_of
 from nmt.training import launch, resume
 from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, summarize
-from nmt.training.checks import check_lengths, check_monitors, check_parts
+from nmt.training.checks import check_lengths, check_monitors, check_parts, check_stream
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
@@ -48,8 +49,8 @@ def train(
 ) -> dict[str, Any]:
     """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
 
-    With a `checkpoint`, which was saved after `step` by `num_processes`, its run goes on. Of several processes rank 0
-    scores and returns the scores, the others nothing.
+    With a `checkpoint`, which `num_processes` saved after `step`, its run goes on. Only rank 0 scores and returns
+    scores.
     """
     started = time.perf_counter()
     check(cfg, cfg.trusted)
@@ -61,6 +62,7 @@ def train(
     trainer = make_trainer(cfg, run_dir, last_step=step if checkpoint else None)
     check_checkpoints(trainer, run_dir)
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
+    check_stream(cfg, num_processes=trainer.world_size)
     if not trainer.is_global_zero:
         logging.disable(logging.WARNING)  # rank 0 says it
     warn_of_slow_precision(trainer)
@@ -80,15 +82,8 @@ def train(
     if trainer.is_global_zero:
         write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
-    try:
+    with errors_of_training(cfg, trainer):
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
-    except SystemExit as end:  # how Lightning answers an interrupt
-        raise KeyboardInterrupt from end
-    except Exception as error:
-        launch.end_children(trainer)
-        if advice := advise(error, cfg, trainer):
-            raise UserError(advice) from error
-        raise
     launch.part()
     if not trainer.is_global_zero:
         return {}
@@ -159,10 +154,29 @@ def make_module(
     return module
 
 
+@contextlib.contextmanager
+def errors_of_training(cfg: DictConfig, trainer: L.Trainer) -> Iterator[None]:
+    """End the run's other processes at an error, and turn one that the person can mend into a UserError."""
+    try:
+        yield
+    except SystemExit as end:  # how Lightning answers an interrupt
+        raise KeyboardInterrupt from end
+    except Exception as error:
+        launch.end_children(trainer)
+        if advice := advise(error, cfg, trainer):
+            raise UserError(advice) from error
+        raise
+
+
 def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
     """What to do about an error that ended training, where the person can do something."""
-    if isinstance(error, MisconfigurationException | ZeroDivisionError):  # of a setting that is 0
+    if isinstance(error, MisconfigurationException):
         return f"trainer: {error}"
+    if isinstance(error, ZeroDivisionError):
+        zeros = [
+            f"trainer.{key}=0" for key, value in cfg.trainer.items() if value == 0 and value is not False
+        ]
+        return f"Lightning divides by a setting that is 0: {', '.join(zeros)}" if zeros else None
     if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
         return (
             f"trainer.val_check_interval={cfg.trainer.val_check_interval}: an epoch has only "
@@ -234,10 +248,8 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
     else:
         print(f"{run_dir} has finished ({reason}); scoring it")
         kernels.use(resumed.kernels)
-        training: dict[str, Any] = {"steps": step}
-        with contextlib.suppress(LookupError, TypeError):  # a record of another version, or damaged
-            record = checkpoint["training"]
-            training = cost(step, record["train_seconds"], record["train_tokens"])
+        record = checkpoint["training"]
+        training = cost(step, record["train_seconds"], record["train_tokens"])
         split, scores = score(
             resumed, run_dir, read_splits(resumed.data, trusted=cfg.trusted), device="auto", training=training
         )

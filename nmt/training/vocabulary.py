@@ -15,18 +15,14 @@ from nmt.run.building import reads_lowercase
 
 
 def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer:
-    """What a `data` node says: the given SentencePiece model or models, else one trained on the training text.
+    """The tokenizer that a `data` node describes: given SentencePiece models, else one trained on the training text.
 
-    At most `tokenizer.max_pairs` of its pairs are looked at: evenly drawn, or the first of each file of a stream.
-    The same pairs and settings are trained on once, but for a stream's.
+    It learns from at most `tokenizer.max_pairs` pairs, evenly drawn, or the first of each file of a stream. The
+    vocabulary of a text that is not streamed is cached.
     """
     settings, lowercase = config.tokenizer, reads_lowercase(config)
     if settings.model is not None:
         files = [settings.model] if isinstance(settings.model, str) else list(settings.model)
-        if len(files) > 2:
-            raise UserError(
-                f"data.tokenizer.model has {len(files)} files: give one, or [SOURCE_FILE, TARGET_FILE]"
-            )
         if settings.joint != (len(files) == 1):
             said, sides = str(settings.joint).lower(), "both sides" if len(files) == 1 else "one side each"
             raise UserError(
@@ -34,8 +30,6 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
                 f"data.tokenizer.joint={str(not settings.joint).lower()}"
             )
         return Tokenizer.from_models(*files, lowercase=lowercase)
-    if settings.max_pairs < 1:
-        raise UserError(f"data.tokenizer.max_pairs={settings.max_pairs}: give at least 1")
     keywords: Any = {
         name: settings[name] for name in ("model_type", "joint", "vocab_size", "character_coverage")
     }

@@ -5,7 +5,15 @@ import random
 from nmt.data.grammar import lexicon
 from nmt.data.grammar.derivation import Phrase, rule, word
 from nmt.data.grammar.lexicon import Noun
-from nmt.data.grammar.nominals import count_noun, possessor, with_adjective
+from nmt.data.grammar.nominals import THIS_OR_THAT, count_noun, noun_of, possessive, with_adjective
+
+# Up to which number drawn: preposition, its Vietnamese, kinds of nouns
+_PLACES = (
+    (0.60, "in/1 P", "trong/1 P", ("inside", "house")),
+    (0.82, "at/1 P", "ở/1 P", ("site",)),
+    (0.92, "near/1 P", "gần/1 P", ("nature", "site", "inside")),
+    (1.00, "behind/1 P", "sau/1 P", ("site", "inside")),
+)
 
 
 def time_phrase(rng: random.Random, tense: str) -> Phrase | None:
@@ -18,14 +26,12 @@ def place_noun(rng: random.Random, noun: Noun, room: int) -> Phrase:
     """The place itself. After a preposition `the house` is `nhà`, but `this house` is `ngôi nhà này`."""
     choice = rng.random()
     if choice < 0.6 or room < 8:
-        return rule("the N", "N", N=count_noun(noun, plural=False, classifier=False))
+        return rule("the N", "N", N=count_noun(noun, classifier=False))
     if choice < 0.75:
-        return rule("the N", "N", N=with_adjective(rng, noun, count_noun(noun, plural=False)))
+        return rule("the N", "N", N=with_adjective(rng, noun, count_noun(noun)))
     if choice < 0.88:
-        determiner = rng.choice((word("this", "này"), word("that", "đó")))
-        return rule("D N", "N D", D=determiner, N=count_noun(noun, plural=False))
-    english, vietnamese, parts = possessor(rng)
-    return rule(english, vietnamese, N=count_noun(noun, plural=False), **parts)
+        return rule("D N", "N D", D=rng.choice(THIS_OR_THAT), N=count_noun(noun))
+    return possessive(rng)(N=count_noun(noun))
 
 
 def place_phrase(rng: random.Random, room: int, *, town: bool = False) -> Phrase:
@@ -34,30 +40,21 @@ def place_phrase(rng: random.Random, room: int, *, town: bool = False) -> Phrase
     if town or choice < 0.2:
         if rng.random() < 0.6:
             return rule("in/1 P", "ở/1 P", P=word(*rng.choice(lexicon.CITIES)))
-        return rule("in/1 P", "ở/1 P", P=place_noun(rng, rng.choice(lexicon.NOUNS_OF_KIND["town"]), room))
+        return rule("in/1 P", "ở/1 P", P=place_noun(rng, noun_of(rng, "town"), room))
     if choice < 0.28:
         return rule("at/1 home/2", "ở/1 nhà/2")
-    if choice < 0.6:
-        noun = rng.choice(lexicon.NOUNS_OF_KIND[rng.choice(("inside", "house"))])
-        return rule("in/1 P", "trong/1 P", P=place_noun(rng, noun, room))
-    if choice < 0.82:
-        return rule("at/1 P", "ở/1 P", P=place_noun(rng, rng.choice(lexicon.NOUNS_OF_KIND["site"]), room))
-    if choice < 0.92:
-        noun = rng.choice(lexicon.NOUNS_OF_KIND[rng.choice(("nature", "site", "inside"))])
-        return rule("near/1 P", "gần/1 P", P=place_noun(rng, noun, room))
-    noun = rng.choice(lexicon.NOUNS_OF_KIND[rng.choice(("site", "inside"))])
-    return rule("behind/1 P", "sau/1 P", P=place_noun(rng, noun, room))
+    _, english, vietnamese, kinds = next(row for row in _PLACES if choice < row[0])
+    return rule(english, vietnamese, P=place_noun(rng, noun_of(rng, *kinds), room))
 
 
 def destination(rng: random.Random) -> Phrase:
     if rng.random() < 0.3:
         return word(*rng.choice(lexicon.CITIES))
-    noun = rng.choice(lexicon.NOUNS_OF_KIND[rng.choice(("inside", "site", "town"))])
-    return place_noun(rng, noun, 8)
+    return place_noun(rng, noun_of(rng, "inside", "site", "town"), 8)
 
 
 def lying_place(rng: random.Random) -> Phrase:
     """Where things lie: on the table, `trên bàn`; under the chair, `dưới ghế`; in the room, `trong phòng`."""
     preposition, vi = rng.choice((("on", "trên"), ("under", "dưới"), ("in", "trong")))
-    noun = rng.choice(lexicon.NOUNS_OF_KIND["house" if preposition == "in" else "furniture"])
+    noun = noun_of(rng, "house" if preposition == "in" else "furniture")
     return rule("Q P", "Q P", Q=word(preposition, vi), P=place_noun(rng, noun, 8))

@@ -32,9 +32,9 @@ def unlinked(english: str) -> Phrase:
 
 @cache
 def _symbols(side: str) -> tuple[tuple[str, str | None, bool], ...]:
-    """`A not/1 [B]` -> (A, None, True), (not, 1, True), (B, None, False): text, link and whether the core has it.
+    """The tokens of a side, each with its link and whether the core has it; a slot has the link None.
 
-    A slot is one capital letter, its link None.
+    `A not/1 [B]` -> (A, None, True), (not, 1, True), (B, None, False)
     """
     found: list[tuple[str, str | None, bool]] = []
     depth = 0
@@ -50,9 +50,9 @@ def _symbols(side: str) -> tuple[tuple[str, str | None, bool], ...]:
 def rule(english: str, vietnamese: str, **parts: Phrase) -> Phrase:
     """X → ⟨english, vietnamese⟩: a capital letter is a constituent, other tokens are words.
 
-    Words with the same number after a slash are linked, each with each. A constituent left out of one side
-    would lose its words there, so both sides name the same ones. Brackets on the English side hold what the core
-    does without; the kind is that of the first constituent outside them which has one.
+    Words with the same number after a slash are linked, each with each. Both sides name the same constituents. What
+    stands in brackets on the English side is not in the core. The kind is that of the first constituent outside
+    brackets that has one.
     """
     words: tuple[list[str], list[str]] = ([], [])
     core: list[str] = []

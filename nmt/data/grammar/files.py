@@ -12,8 +12,6 @@ from nmt.errors import UserError
 from nmt.files import write_together
 
 FORMATS = ("text", "jsonl", "tsv", "csv", "parquet")
-
-
 _COLUMNS = ["en", "vi", "alignment"]
 
 

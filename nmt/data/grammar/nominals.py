@@ -1,12 +1,15 @@
-"""Nouns with what stands about them, as far as no clause does: articles, owners, names, pronouns, measures."""
+"""Noun phrases without clauses: nouns with articles, owners, numbers and adjectives; names, pronouns and measures."""
 
 import random
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from nmt.data.grammar import lexicon
 from nmt.data.grammar.derivation import Phrase, rule, word
 from nmt.data.grammar.lexicon import Adjective, Mass, Noun, Pronoun
 
+THIS_OR_THAT = (word("this", "này"), word("that", "đó"))
 _KIN_OWNERS = tuple(each for each in lexicon.PRONOUNS if each.subject in ("I", "he", "she", "we"))
 
 
@@ -19,27 +22,37 @@ class NounPhrase(NamedTuple):
     name: str
 
 
-def count_noun(noun: Noun, *, plural: bool, classifier: bool = True, marker: bool = False) -> Phrase:
+def noun_of(rng: random.Random, *kinds: str) -> Noun:
+    """A noun of one of these kinds."""
+    return rng.choice(lexicon.NOUNS_OF_KIND[rng.choice(kinds) if len(kinds) > 1 else kinds[0]])
+
+
+def count_noun(noun: Noun, *, plural: bool = False, classifier: bool = True, marker: bool = False) -> Phrase:
     """book, `quyển sách`; the books, `những quyển sách`; books in general, `sách`."""
     vi = f"{noun.classifier} {noun.vi}" if classifier else noun.vi
     return word(noun.plural if plural else noun.singular, f"{noun.plural_marker} {vi}" if marker else vi)
 
 
-def with_adjective(rng: random.Random, noun: Noun | Mass, head: Phrase, *, colour: bool = True) -> Phrase:
+def with_adjective(rng: random.Random, noun: Noun | Mass, head: Phrase) -> Phrase:
     """The adjective follows in Vietnamese: old book, `sách cũ`; very old book, `sách rất cũ`; two mirror."""
     fitting = lexicon.adjectives_for(noun)
     if not fitting:
         return head
     adjective, vi = rng.choice(fitting)
     described = rule("A N", "N A", A=word(adjective.en, vi), N=head)
-    if adjective.en in lexicon.COLOURS and colour:
+    if adjective.en in lexicon.COLOURS:
         sizes = [(size, sense) for size, sense in fitting if size.en in lexicon.SIZES]
         if sizes and rng.random() < 0.4:  # the new red car, `chiếc ô tô đỏ mới`
             size, sense = rng.choice(sizes)
-            described = rule("A N", "N A", A=word(size.en, sense), N=described)
-    elif adjective.en not in lexicon.COLOURS and rng.random() < 0.12:
-        described = rule("very/1 A N", "N rất/1 A", A=word(adjective.en, vi), N=head)
+            return rule("A N", "N A", A=word(size.en, sense), N=described)
+    elif rng.random() < 0.12:
+        return rule("very/1 A N", "N rất/1 A", A=word(adjective.en, vi), N=head)
     return described
+
+
+def the(noun: Noun) -> Phrase:
+    """the book, `quyển sách`."""
+    return rule("the N", "N", N=count_noun(noun))
 
 
 def article(nominal: Phrase) -> Phrase:
@@ -47,22 +60,21 @@ def article(nominal: Phrase) -> Phrase:
     return rule("an/1 N" if nominal.en[0][0] in "aeiou" else "a/1 N", "một/1 N", N=nominal)
 
 
-def possessor(rng: random.Random, *, kin: bool = False) -> tuple[str, str, dict[str, Phrase]]:
-    """The two sides of a possessive around the slot N: my N, `N của tôi`; the teacher 's N, `N của giáo viên`.
+def number(rng: random.Random) -> Phrase:
+    return word(*rng.choice(lexicon.NUMBERS))
 
-    The family goes without `của` after a pronoun: my mother, `mẹ tôi`.
-    """
+
+def possessive(rng: random.Random, *, kin: bool = False) -> Callable[..., Phrase]:
+    """The rule that gives N an owner: my N, `N của tôi`; the teacher 's N; of the family, my mother, `mẹ tôi`."""
     if rng.random() < (0.85 if kin else 0.6):
         owner = rng.choice(_KIN_OWNERS if kin else lexicon.PRONOUNS[:6])
-        own = word(owner.possessive, owner.vi if kin else f"của {owner.vi}")
-        return "P N", "N P", {"P": own}
+        return partial(rule, "P N", "N P", P=word(owner.possessive, owner.vi if kin else f"của {owner.vi}"))
     if rng.random() < 0.5:
-        name = rng.choice(lexicon.NAMES)
-        return "P 's/1 N", "N của/1 P", {"P": word(name, name)}
-    noun = rng.choice(lexicon.NOUNS_OF_KIND["person"])
+        return partial(rule, "P 's/1 N", "N của/1 P", P=word(*rng.choice(lexicon.NAMES)))
+    noun = noun_of(rng, "person")
     if rng.random() < 0.25:
-        return "the P '/1 N", "N của/1 P", {"P": count_noun(noun, plural=True, marker=True)}
-    return "the P 's/1 N", "N của/1 P", {"P": count_noun(noun, plural=False)}
+        return partial(rule, "the P '/1 N", "N của/1 P", P=count_noun(noun, plural=True, marker=True))
+    return partial(rule, "the P 's/1 N", "N của/1 P", P=count_noun(noun))
 
 
 def simple_person(rng: random.Random) -> NounPhrase:
@@ -72,8 +84,8 @@ def simple_person(rng: random.Random) -> NounPhrase:
         return pronoun_subject(rng.choice(lexicon.PRONOUNS[:6]))
     if choice < 0.7:
         return person_name(rng)
-    noun = rng.choice(lexicon.NOUNS_OF_KIND["person"])
-    return NounPhrase(rule("the N", "N", N=count_noun(noun, plural=False)), "3", "person", noun.singular)
+    noun = noun_of(rng, "person")
+    return NounPhrase(the(noun), "3", "person", noun.singular)
 
 
 def pronoun_subject(pronoun: Pronoun) -> NounPhrase:
@@ -81,8 +93,7 @@ def pronoun_subject(pronoun: Pronoun) -> NounPhrase:
 
 
 def person_name(rng: random.Random) -> NounPhrase:
-    name = rng.choice(lexicon.NAMES)
-    return NounPhrase(word(name, name), "3", "person", "")
+    return NounPhrase(word(*rng.choice(lexicon.NAMES)), "3", "person", "")
 
 
 def other_pronoun(rng: random.Random, who: NounPhrase) -> Phrase:
@@ -93,40 +104,29 @@ def other_pronoun(rng: random.Random, who: NounPhrase) -> Phrase:
 
 
 def other_name(rng: random.Random, who: NounPhrase) -> Phrase:
-    name = rng.choice([name for name in lexicon.NAMES if name not in who.phrase.en])
-    return word(name, name)
+    return word(*rng.choice([pair for pair in lexicon.NAMES if pair[0] not in who.phrase.en]))
 
 
 def kin(rng: random.Random) -> NounPhrase:
     """my mother, `mẹ tôi`; Lan 's mother, `mẹ của Lan`."""
-    noun = rng.choice(lexicon.KIN)
-    english, vietnamese, parts = possessor(rng, kin=True)
-    return NounPhrase(rule(english, vietnamese, N=word(noun.singular, noun.vi), **parts), "3", "person", "")
-
-
-def the_person(rng: random.Random) -> Phrase:
-    return rule("the N", "N", N=count_noun(rng.choice(lexicon.NOUNS_OF_KIND["person"]), plural=False))
+    relative = word(*rng.choice(lexicon.KIN))
+    return NounPhrase(possessive(rng, kin=True)(N=relative), "3", "person", "")
 
 
 def mass_phrase(rng: random.Random, noun: Mass) -> Phrase:
     """tea, `trà`; a cup of tea, `một tách trà`; two cups of hot tea, `hai tách trà nóng`; this tea, `trà này`."""
-    head = word(noun.en, noun.vi)
+    head = word(noun.singular, noun.vi)
     if rng.random() < 0.3:
         head = with_adjective(rng, noun, head)
     choice = rng.random()
-    if noun.measure and choice < 0.3:
-        one, _, measure = noun.measure
-        return rule("a/1 M of N", "một/1 M N", M=word(one, measure), N=head)
     if noun.measure and choice < 0.5:
-        _, many, measure = noun.measure
-        number = word(*rng.choice(lexicon.NUMBERS))
-        return rule("Q M of N", "Q M N", Q=number, M=word(many, measure), N=head)
+        one, many, measure = noun.measure.split()
+        if choice < 0.3:
+            return rule("a/1 M of N", "một/1 M N", M=word(one, measure), N=head)
+        return rule("Q M of N", "Q M N", Q=number(rng), M=word(many, measure), N=head)
     if choice < 0.6:
-        return rule("D N", "N D", D=rng.choice((word("this", "này"), word("that", "đó"))), N=head)
-    if choice < 0.7:
-        english, vietnamese, parts = possessor(rng)
-        return rule(english, vietnamese, N=head, **parts)
-    return head
+        return rule("D N", "N D", D=rng.choice(THIS_OR_THAT), N=head)
+    return possessive(rng)(N=head) if choice < 0.7 else head
 
 
 def single_person(rng: random.Random) -> NounPhrase:
@@ -138,7 +138,7 @@ def single_person(rng: random.Random) -> NounPhrase:
 
 
 def described_noun(rng: random.Random, *, comparable: bool = False) -> tuple[Noun, tuple[Adjective, str]]:
-    fitting = lexicon.COMPARABLE if comparable else lexicon.DESCRIBED
-    noun = rng.choice(fitting)
+    """A noun and an adjective that goes with it, with its Vietnamese there."""
+    noun = rng.choice(lexicon.COMPARABLE if comparable else lexicon.DESCRIBED)
     adjectives = lexicon.adjectives_for(noun)
     return noun, rng.choice([each for each in adjectives if each[0].comparative or not comparable])

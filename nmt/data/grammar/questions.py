@@ -8,17 +8,19 @@ from nmt.data.grammar.adverbials import time_phrase
 from nmt.data.grammar.derivation import EMPTY, Phrase, rule, unlinked, word
 from nmt.data.grammar.lexicon import Noun
 from nmt.data.grammar.nominals import (
+    THIS_OR_THAT,
     NounPhrase,
     article,
     count_noun,
     described_noun,
+    noun_of,
     pronoun_subject,
     simple_person,
     single_person,
     with_adjective,
 )
 from nmt.data.grammar.phrases import action, noun_phrase, subject
-from nmt.data.grammar.predicates import ACTIVE, AGREEMENT, predicate, verb_with
+from nmt.data.grammar.predicates import ACTIVE, act_of, agreeing, clause_of, predicate
 
 
 def question(rng: random.Random, room: int) -> Phrase:
@@ -29,11 +31,11 @@ def question(rng: random.Random, room: int) -> Phrase:
         if found.size <= room:
             return found._replace(kind="yes-no question" if ask in _POLAR else "open question")
     who = pronoun_subject(rng.choice(lexicon.SHORT_PRONOUNS))
-    where = rule(f"where/1 {AGREEMENT[who.agr]['be']} S ?/2", "S ở/1 đâu/1 ?/2", S=who.phrase)
-    return where._replace(kind="open question")
+    return clause_of(who, "where/1 {be} S ?/2", "S ở/1 đâu/1 ?/2")._replace(kind="open question")
 
 
 def _asked(rng: random.Random, room: int) -> tuple[NounPhrase, int]:
+    """A subject without a relative clause, and the room that it leaves."""
     who = subject(rng, min(room, 9))
     while "mà" in who.phrase.vi:
         who = subject(rng, min(room, 9))
@@ -48,22 +50,18 @@ def polar_question(rng: random.Random, room: int) -> Phrase:
         time = time_phrase(rng, "past")
         assert time is not None
         sides = ("did/1 S C [T] ?/2", "T S có/1 C không/1 ?/2")
-        return rule(*sides, S=who.phrase, C=act.build("base", ""), T=time)
+        return clause_of(who, *sides, C=act.build("base", ""), T=time)
     act = action(rng, who, rest - 2)
     if rng.random() < 0.3:  # can you swim ?, `bạn có thể bơi không ?`
-        sides = ("can/1 S C ?/2", "S có/1 thể/1 C không/1 ?/2")
-    else:
-        sides = (f"{AGREEMENT[who.agr]['do']}/1 S C ?/2", "S có/1 C không/1 ?/2")
-    return rule(*sides, S=who.phrase, C=act.build("base", ""))
+        return clause_of(who, "can/1 S C ?/2", "S có/1 thể/1 C không/1 ?/2", C=act.build("base", ""))
+    return clause_of(who, "{do}/1 S C ?/2", "S có/1 C không/1 ?/2", C=act.build("base", ""))
 
 
 def yet_question(rng: random.Random, room: int) -> Phrase:
     """has he sold the house yet ?, `anh ấy đã bán ngôi nhà chưa ?`."""
     who, rest = _asked(rng, room)
     act = action(rng, who, min(rest, 6), state=False, place=False)
-    have = AGREEMENT[who.agr]["have"]
-    done = act.build("participle", "")
-    return rule(f"{have}/1 S C yet/3 ?/2", "S đã/1 C chưa/3 ?/2", S=who.phrase, C=done)
+    return clause_of(who, "{have}/1 S C yet/3 ?/2", "S đã/1 C chưa/3 ?/2", C=act.build("participle", ""))
 
 
 def being_question(rng: random.Random, room: int) -> Phrase:
@@ -71,9 +69,8 @@ def being_question(rng: random.Random, room: int) -> Phrase:
     choice = rng.random()
     if choice < 0.35:
         who = single_person(rng)
-        job = article(count_noun(rng.choice(lexicon.PROFESSIONS), plural=False))
-        sides = (f"{AGREEMENT[who.agr]['be']}/1 S N ?/2", "S có/1 phải/1 là/1 N không/1 ?/2")
-        return rule(*sides, S=who.phrase, N=job)
+        job = article(count_noun(rng.choice(lexicon.PROFESSIONS)))
+        return clause_of(who, "{be}/1 S N ?/2", "S có/1 phải/1 là/1 N không/1 ?/2", N=job)
     if choice < 0.6:
         who = simple_person(rng)
         described = word(*rng.choice(lexicon.FEELINGS))
@@ -81,8 +78,7 @@ def being_question(rng: random.Random, room: int) -> Phrase:
         noun, (adjective, vi) = described_noun(rng)
         who = noun_phrase(rng, noun, 6, definite=True, relative=False)
         described = word(adjective.en, vi)
-    sides = (f"{AGREEMENT[who.agr]['be']}/1 S A ?/2", "S có/1 A không/1 ?/2")
-    return rule(*sides, S=who.phrase, A=described)
+    return clause_of(who, "{be}/1 S A ?/2", "S có/1 A không/1 ?/2", A=described)
 
 
 def object_question(rng: random.Random, room: int) -> Phrase:
@@ -95,23 +91,19 @@ def object_question(rng: random.Random, room: int) -> Phrase:
     noun, sense = rng.choice(lexicon.objects_of(verb))
     choice = rng.random()
     if isinstance(noun, Noun) and choice < 0.25:  # which book, `quyển sách nào`
-        asked = rule("which/1 N", "N nào/1", N=count_noun(noun, plural=False))
+        asked = rule("which/1 N", "N nào/1", N=count_noun(noun))
     elif isinstance(noun, Noun) and choice < 0.45:  # how many books, `bao nhiêu quyển sách`
         asked = rule("how/1 many/2 N", "bao/1 nhiêu/2 N", N=count_noun(noun, plural=True))
     elif noun.kind == "person":
         asked = word("who", "ai")
-    elif all(each.kind in lexicon.ANIMATE for each, _ in lexicon.objects_of(verb)):
-        asked = word("what", "con gì")
     else:
-        asked = word("what", "cái gì")
-    helper = rng.choice(
-        (unlinked(AGREEMENT[who.agr]["do"]), word("did", "đã"), word("did", "đã"), word("will", "sẽ"))
-    )
-    before, after = (
-        " ".join(f"{syllable}/1" for syllable in part.split()) for part in (sense + "…").split("…")[:2]
-    )
+        animate = all(each.kind in lexicon.ANIMATE for each, _ in lexicon.objects_of(verb))
+        asked = word("what", "con gì" if animate else "cái gì")
+    do, did, will = unlinked(agreeing("{do}", who.agr)), word("did", "đã"), word("will", "sẽ")
+    before, _, after = sense.partition("…")
+    before, after = (" ".join(f"{syllable}/1" for syllable in part.split()) for part in (before, after))
     english = f"W D S {verb.base}/1 {verb.particle} ?/2"
-    return rule(english, f"S D {before} W {after} ?/2", W=asked, D=helper, S=who.phrase)
+    return clause_of(who, english, f"S D {before} W {after} ?/2", W=asked, D=rng.choice((do, did, did, will)))
 
 
 def subject_question(rng: random.Random, room: int) -> Phrase:
@@ -119,34 +111,30 @@ def subject_question(rng: random.Random, room: int) -> Phrase:
     who = NounPhrase(word("who", "ai"), "3", "person", "")
     tense = rng.choice(("present", "past", "past", "future", "progressive", "can", "want"))
     act = action(rng, who, room - 3, state=tense not in ACTIVE)
-    return rule("S V ?/1", "S V ?/1", S=who.phrase, V=predicate(act, tense, "3"))
+    return clause_of(who, "S V ?/1", "S V ?/1", V=predicate(act, tense, "3"))
 
 
 def adverb_question(rng: random.Random, room: int) -> Phrase:
     """where does he work ?, `anh ấy làm việc ở đâu ?`; when will …, `khi nào … sẽ … ?`; why, `tại sao`."""
     who, rest = _asked(rng, room)
     act = action(rng, who, min(rest - 3, 8), state=False, place=False)
-    do = unlinked(AGREEMENT[who.agr]["do"])
-    doing = act.build("base", "")
-    parts = {"S": who.phrase, "V": doing}
     choice = rng.random()
-    if choice < 0.4:
-        if "place" not in act.verb.flags:
-            verb = rng.choice(
-                [v for v in lexicon.verbs_for(who.kind, who.name, True) if "place" in v.flags]
-                or [lexicon.SLEEP]
-            )
-            parts["V"] = verb_with(verb, verb.senses[""], EMPTY, "base", "")
-        if choice < 0.2:
-            return rule("where/1 D S V ?/2", "S D V ở/1 đâu/1 ?/2", D=do, **parts)
-        return rule("where/1 did/3 S V ?/2", "S đã/3 V ở/1 đâu/1 ?/2", **parts)
-    if choice < 0.55:  # of the past, when stands last; of the future, first
-        return rule("when/1 did/3 S V ?/2", "S đã/3 V khi/1 nào/1 ?/2", **parts)
-    if choice < 0.7:
-        return rule("when/1 will/3 S V ?/2", "khi/1 nào/1 S sẽ/3 V ?/2", **parts)
-    if choice < 0.85:
-        return rule("why/1 D S V ?/2", "tại/1 sao/1 S D V ?/2", D=do, **parts)
-    return rule("why/1 did/3 S V ?/2", "tại/1 sao/1 S đã/3 V ?/2", **parts)
+    if choice < 0.4 and "place" not in act.verb.flags:
+        placed = [verb for verb in lexicon.verbs_for(who.kind, who.name, True) if "place" in verb.flags]
+        act = act_of(rng.choice(placed or [lexicon.SLEEP]))
+    sides = next(sides for share, *sides in _ADVERB_QUESTIONS if choice < share)
+    return clause_of(who, *sides, V=act.build("base", ""))
+
+
+# Up to which number drawn: English, Vietnamese. `when` stands last of the past, and first of the future.
+_ADVERB_QUESTIONS = (
+    (0.20, "where/1 {do} S V ?/2", "S V ở/1 đâu/1 ?/2"),
+    (0.40, "where/1 did/3 S V ?/2", "S đã/3 V ở/1 đâu/1 ?/2"),
+    (0.55, "when/1 did/3 S V ?/2", "S đã/3 V khi/1 nào/1 ?/2"),
+    (0.70, "when/1 will/3 S V ?/2", "khi/1 nào/1 S sẽ/3 V ?/2"),
+    (0.85, "why/1 {do} S V ?/2", "tại/1 sao/1 S V ?/2"),
+    (1.00, "why/1 did/3 S V ?/2", "tại/1 sao/1 S đã/3 V ?/2"),
+)
 
 
 def naming_question(rng: random.Random, room: int) -> Phrase:
@@ -154,29 +142,21 @@ def naming_question(rng: random.Random, room: int) -> Phrase:
     choice = rng.random()
     if choice < 0.35:
         noun = rng.choice(lexicon.OWNED)
-        head = count_noun(noun, plural=False)
+        head = count_noun(noun)
         if rng.random() < 0.4:
             head = with_adjective(rng, noun, head)
         near = rng.choice((word("this", "đây"), word("that", "đó")))
         return rule("whose/1 N is/2 D ?/3", "D là/2 N của/1 ai/1 ?/3", N=head, D=near)
     if choice < 0.6:
-        noun = rng.choice(lexicon.NOUNS_OF_KIND["person"])
-        head = count_noun(noun, plural=False)
+        noun = noun_of(rng, "person")
+        head = count_noun(noun)
         if rng.random() < 0.5:
             head = with_adjective(rng, noun, head)
-        that = rng.choice((word("this", "này"), word("that", "đó")))
-        return rule("who/1 is/2 D N ?/3", "N D là/2 ai/1 ?/3", D=that, N=head)
-    noun = rng.choice(
-        (
-            *lexicon.OWNED,
-            *lexicon.NOUNS_OF_KIND["person"],
-            *lexicon.NOUNS_OF_KIND["site"],
-            *lexicon.NOUNS_OF_KIND["inside"],
-        )
-    )
+        return rule("who/1 is/2 D N ?/3", "N D là/2 ai/1 ?/3", D=rng.choice(THIS_OR_THAT), N=head)
+    kinds = (lexicon.NOUNS_OF_KIND[kind] for kind in ("person", "site", "inside"))
+    noun = rng.choice([*lexicon.OWNED, *(noun for kind in kinds for noun in kind)])
     thing = noun_phrase(rng, noun, 8, definite=True, relative=False)
-    be = AGREEMENT[thing.agr]["be"]
-    return rule(f"where/1 {be} S ?/2", "S ở/1 đâu/1 ?/2", S=thing.phrase)
+    return clause_of(thing, "where/1 {be} S ?/2", "S ở/1 đâu/1 ?/2")
 
 
 def request(rng: random.Random, room: int) -> Phrase:
@@ -190,14 +170,7 @@ def request(rng: random.Random, room: int) -> Phrase:
 
 _POLAR = (polar_question, yet_question, being_question)  # answered by yes or no
 _QUESTIONS: tuple[Callable[[random.Random, int], Phrase], ...] = (
-    polar_question,
-    polar_question,
-    yet_question,
-    being_question,
-    object_question,
-    object_question,
-    subject_question,
-    adverb_question,
-    adverb_question,
-    naming_question,
+    *(polar_question, polar_question, yet_question, being_question),
+    *(object_question, object_question, subject_question),
+    *(adverb_question, adverb_question, naming_question),
 )

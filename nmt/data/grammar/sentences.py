@@ -1,4 +1,4 @@
-"""Sentences and corpora of them."""
+"""Random sentences, and corpora of distinct ones."""
 
 import random
 from typing import NamedTuple
@@ -18,9 +18,8 @@ _TRIES = 3000  # fruitless draws in a row after which no new sentence is looked 
 class Pair(NamedTuple):
     """A sentence and its translation. alignment: (i, j) for English word i and Vietnamese word j, sorted.
 
-    core: the English sentence without clauses beside the main one, relative clauses, time, place and manner, and
-    without the second of joined verbs or objects. kind: what the main clause does: past, negative modal, open
-    question, prohibition, …
+    core: the English main clause without relative clauses, time, place and manner, and without the second of joined
+    verbs or objects. kind: past, negative modal, open question, prohibition, …
     """
 
     en: str
@@ -39,10 +38,8 @@ _COORDINATIONS = tuple(sides for sides in lexicon.CONJUNCTIONS if ",/1" in sides
 
 def _subordinate(rng: random.Random, opener: str, room: int, era: str) -> Phrase:
     """The clause after `opener`, in the tense that it takes beside a main clause of this era."""
-    if opener in ("when", "before", "after"):
-        return clause(rng, room, era, tense=_TIME_CLAUSE[era])
-    if opener == "while":
-        return clause(rng, room, era, tense=_WHILE_CLAUSE[era])
+    if opener in _TIME_OPENERS:
+        return clause(rng, room, era, tense=(_WHILE_CLAUSE if opener == "while" else _TIME_CLAUSE)[era])
     if opener == "if":
         return clause(rng, room, "present", timed=False)
     return clause(rng, room, era)
@@ -90,41 +87,38 @@ def _draw(rng: random.Random, min_words: int, max_words: int) -> Pair | None:
     choice = rng.random()
     if choice < 0.22 and target < 22 and max_words >= 5:
         derived = question(rng, min(max_words, max(target, 8)))
-    elif choice < 0.26 and target < 18 and max_words >= 6:
-        derived = rule("C ./1", "C ./1", C=request(rng, min(room, max(target, 6))))
     else:
-        derived = rule("C ./1", "C ./1", C=statement(rng, room, target))
+        asks = choice < 0.26 and target < 18 and max_words >= 6
+        said = request(rng, min(room, max(target, 6))) if asks else statement(rng, room, target)
+        derived = rule("C ./1", "C ./1", C=said)
     if derived.size > max_words or min(len(derived.en), len(derived.vi)) < min_words:
         return None
-    return Pair(
-        " ".join(derived.en),
-        " ".join(derived.vi),
-        tuple(sorted(derived.links)),
-        " ".join(derived.core),
-        derived.kind,
-    )
+    en, vi, core = (" ".join(words) for words in (derived.en, derived.vi, derived.core))
+    return Pair(en, vi, tuple(sorted(derived.links)), core, derived.kind)
 
 
 def sentence(rng: random.Random, *, max_words: int) -> Pair:
     """A random sentence of 3 to `max_words` words on either side. Raises UserError where max_words < 3."""
+    _check_longest(max_words)
+    while True:
+        if pair := _draw(rng, MIN_WORDS, max_words):
+            return pair
+
+
+def _check_longest(max_words: int) -> None:
     if max_words < MIN_WORDS:
         raise UserError(f"max_words={max_words}: the shortest sentence has {MIN_WORDS} words")
-    while True:
-        pair = _draw(rng, MIN_WORDS, max_words)
-        if pair is not None:
-            return pair
 
 
 def corpus(
     *, num_train: int, num_val: int, num_test: int, min_words: int = MIN_WORDS, max_words: int, seed: int
 ) -> dict[str, list[Pair]]:
-    """Disjoint splits: no sentence of either language occurs twice, in one split or in two.
+    """Splits without repetition: no sentence of either language occurs twice, in one split or in two.
 
     Test, then validation are drawn first, so that they stay the same where only `num_train` differs. Raises
-    UserError where there are not so many sentences, or none at all, of these lengths.
+    UserError where there are too few sentences of these lengths.
     """
-    if max_words < MIN_WORDS:
-        raise UserError(f"max_words={max_words}: the shortest sentence has {MIN_WORDS} words")
+    _check_longest(max_words)
     for name, number in (("num_train", num_train), ("num_val", num_val), ("num_test", num_test)):
         if number < 0:
             raise UserError(f"{name}={number}: give at least 0")

@@ -1,6 +1,6 @@
 """Callbacks of training: scores, pictures, checkpoints, averaged weights, interrupts, losses and memory."""
 
-from nmt.training.callbacks.alignments import DrawAlignments, alignment_error, fixed_sentences, word_weights
+from nmt.training.callbacks.alignments import DrawAlignments
 from nmt.training.callbacks.averaging import ExponentialMovingAverage
 from nmt.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from nmt.training.callbacks.interrupts import Interrupted, SaveOnInterrupt

@@ -10,8 +10,9 @@ from lightning.pytorch.callbacks import Callback
 
 from nmt import alignment, plotting, ranks
 from nmt.attention.masks import padding_mask
-from nmt.data.batching import Batch, collate
+from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
+from nmt.run.aligning import AligningModel
 from nmt.settings import Whole
 from nmt.training.callbacks.writers import tensorboard_writers
 
@@ -21,12 +22,11 @@ MOST_FRAMES = 100  # of an animation: its file must not grow with the length of 
 class DrawAlignments(Callback):
     """Draws and measures the cross-attention at each validation, while the references are forced.
 
-    Logs `val/attention/*` statistics over the whole set, `val/aer` where the data have gold alignments (the
-    weights read as emitted: row t belongs to the piece that step t emits), and a heatmap of each of
-    `num_sentences` fixed sentences, as image `val/alignment/ROW` and as a PNG in `directory`: the mean over heads of
-    the model's layer of alignment, else of all layers. Where there are several layers or heads each is drawn too, as
-    `val/heads/ROW`. When training ends, each sentence's heatmaps become an animation beside them. Does nothing for a
-    model without attention.
+    Logs `val/attention/*` statistics over the whole set, and `val/aer` where the data have gold alignments (row t of
+    the weights belongs to the piece that step t emits). Draws `num_sentences` fixed sentences, as images
+    `val/alignment/ROW` and as PNG files in `directory`: the mean over heads of the model's layer of alignment, else of
+    all layers. Several layers or heads are drawn each, as `val/heads/ROW`. At the end of training each sentence's
+    heatmaps become an animation.
     """
 
     # The first where the data have gold alignments, all of them where the model has attention.
@@ -40,13 +40,7 @@ class DrawAlignments(Callback):
         self._weights.clear()
 
     def on_validation_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: Any,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Batch, *unused: Any
     ) -> None:
         if outputs["weights"] is None:
             return
@@ -54,10 +48,8 @@ class DrawAlignments(Callback):
         pad_id = pl_module.translator.pad_id
         num_source = padding_mask(batch.src, pad_id).sum(dim=1).tolist()
         num_target = padding_mask(batch.tgt_out, pad_id).sum(dim=1).tolist()
-        for row, each, rows, columns in zip(
-            batch.indices.tolist(), weights, num_target, num_source, strict=True
-        ):
-            self._weights[row] = each[:rows, :columns].clone()
+        for row, each, T, S in zip(batch.indices.tolist(), weights, num_target, num_source, strict=True):
+            self._weights[row] = each[:T, :S].clone()
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         collected = ranks.united(self._weights)
@@ -67,13 +59,14 @@ class DrawAlignments(Callback):
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
         for name, value in alignment.statistics(list(collected.values())).items():
             pl_module.log(f"val/attention/{name}", value, rank_zero_only=False)
+        model = AligningModel(data.tokenizer, pl_module.translator)
         if "alignment" in data.val_text.column_names:
-            score = alignment_error(data, collected)
+            score = model.alignment_error(data.val_text, collected, collected)
             pl_module.log("val/aer", score.aer, rank_zero_only=False)
             pl_module.progress["val/aer"] = f"{score.aer:.3f}"
         if trainer.is_global_zero:
             for row in fixed_sentences(data, sorted(collected), self.num_sentences):
-                self._draw(trainer, pl_module, data, row)
+                self._draw(trainer, model, data, row)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
@@ -82,20 +75,18 @@ class DrawAlignments(Callback):
                 frames = list(steps)[-MOST_FRAMES:]
                 plotting.to_gif(frames, self.directory / f"{name}.gif", seconds_per_frame=0.8)
 
-    def _draw(self, trainer: L.Trainer, pl_module: Any, data: TranslationDataModule, row: int) -> None:
+    def _draw(self, trainer: L.Trainer, model: AligningModel, data: TranslationDataModule, row: int) -> None:
         sentence = data.val_text[row]
-        labels = sentence["src"].split(), sentence["tgt"].split()
+        pair = sentence["src"], sentence["tgt"]
+        labels = [text.split() for text in pair]
         gold = alignment.parse_talp(sentence["alignment"])[0] if "alignment" in sentence else None
         title = f"sentence {row}, step {trainer.global_step}"
-        heads = _attentions(pl_module, data, row)  # [L, K, T, S]
-        layer = pl_module.translator.alignment_layer
-        mean = heads.mean(dim=(0, 1)) if layer is None else heads[layer].mean(dim=0)
-        figure = plotting.heatmap(word_weights(data, row, mean), *labels, title=title, gold=gold)
-        self._show(trainer, figure, "alignment", row)
-        if heads.size(0) * heads.size(1) > 1:
-            grid = [[word_weights(data, row, head) for head in each] for each in heads]
-            figure = plotting.head_grid(grid, *labels, title=title, gold=gold)
-            self._show(trainer, figure, "heads", row)
+        [(_, heads)] = model.attentions(*([text] for text in pair))  # [L, K, T, S]
+        mean = model.between_words(model.choose_head(heads, None, None), *pair)
+        self._show(trainer, plotting.heatmap(mean, *labels, title=title, gold=gold), "alignment", row)
+        if heads.shape[0] * heads.shape[1] > 1:
+            grid = [[model.between_words(head, *pair) for head in each] for each in heads]
+            self._show(trainer, plotting.head_grid(grid, *labels, title=title, gold=gold), "heads", row)
 
     def _show(self, trainer: L.Trainer, figure: Any, kind: str, row: int) -> None:
         step = trainer.global_step
@@ -104,39 +95,6 @@ class DrawAlignments(Callback):
         image = plotting.to_array(figure)
         for writer in tensorboard_writers(trainer):
             writer.add_image(f"val/{kind}/{row}", image, step, dataformats="HWC")
-
-
-def _attentions(pl_module: Any, data: TranslationDataModule, row: int) -> torch.Tensor:
-    """The weights [L, K, T, S] of every layer and head for a validation pair, on the CPU."""
-    batch = collate([data.val[row]], pad_id=data.tokenizer.pad_id, bos_id=data.tokenizer.bos_id)
-    src, tgt_in = batch.src.to(pl_module.device), batch.tgt_in.to(pl_module.device)
-    with torch.no_grad():
-        cross = pl_module.translator.attentions(src, padding_mask(src, data.tokenizer.pad_id), tgt_in).cross
-    return cross[0].float().cpu()
-
-
-def word_weights(data: TranslationDataModule, row: int, weights: torch.Tensor) -> Any:
-    """The weights [T, S] between pieces of a validation pair as weights between its whitespace words."""
-    sentence = data.val_text[row]
-    _, source_words = data.tokenizer.align_source(sentence["src"])
-    _, target_words = data.tokenizer.align_target(sentence["tgt"])
-    return alignment.words_from_pieces(
-        weights,
-        target_words,
-        source_words,
-        num_tgt_words=len(sentence["tgt"].split()),
-        num_src_words=len(sentence["src"].split()),
-    )
-
-
-def alignment_error(data: TranslationDataModule, weights: dict[int, torch.Tensor]) -> Any:
-    """AER of the most attended source word of each target word against the gold of the validation set."""
-    links, golds = [], []
-    for row, each in weights.items():
-        links.append(alignment.links_from_weights(word_weights(data, row, each)))
-        golds.append(alignment.parse_talp(data.val_text[row]["alignment"]))
-    sures, possibles = zip(*golds, strict=True)
-    return alignment.score_alignments(links, sures, possibles)
 
 
 def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -> list[int]:

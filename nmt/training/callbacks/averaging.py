@@ -19,13 +19,10 @@ class ExponentialMovingAverage(Callback):
     `a <- d_t a + (1 - d_t) w`, in float32 or better. t counts the updates from 0; `d_t` is `decay`, or with `warmup`
     `min(decay, (1 + t) / (10 + t))`, which soon forgets the initial weights.
 
-    The model has the averaged weights from the start of each validation to its end: losses, scores and pictures are
-    theirs. A checkpoint has them as `state_dict`, and those that training goes on with as `current_model_state`, the
-    names that Lightning's own `WeightAveraging` gives them. That callback is not used: it overwrites the weights of
-    training when training ends, before the last checkpoint is written, and takes the ones for the others in a
-    checkpoint that is saved in the middle of a validation.
-
-    Raises UserError for settings that are none, and where a checkpoint has no averaged weights.
+    The model has the averaged weights during each validation. A checkpoint has them as `state_dict`, and those that
+    training goes on with as `current_model_state`, as Lightning's `WeightAveraging` does. That callback is not used: it
+    overwrites the weights of training before the last checkpoint is written, and exchanges the two in a checkpoint that
+    is saved during a validation. Raises UserError where a checkpoint has no averaged weights.
     """
 
     def __init__(self, *, decay: Share, warmup: bool, every_n_steps: Count) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints: when they are written, what they hold, and how a file is written whole."""
+"""The callback that writes checkpoints, their content, and files that are written whole or not at all."""
 
 import contextlib
 import io
@@ -28,17 +28,15 @@ _GOES_BY = ("monitor", "mode")  # what of the settings says which score is the b
 
 
 class Checkpoints(Checkpoint):
-    """Keeps `last.ckpt`, the one before it as `previous.ckpt`, and `best.ckpt` in `directory`.
+    """Keeps `last.ckpt`, the one before it as `previous.ckpt`, and `best.ckpt` in `directory`, each with the whole run.
 
-    Each holds the whole run, in plain values that load as weights only. They are taken between a batch and the
-    next one, when validation, schedules and the end of an epoch are behind and no gradients are accumulated: that is
-    after each validation, every `every_n_steps` optimizer steps, every `every_n_minutes`, and when training ends
-    (None: never). `best.ckpt` is that of the best `monitor` ("max" or "min" of it, by `mode`); where that validation
-    stands inside a window of accumulated gradients it is taken at once, with the weights that were scored, and a run
-    that has to go on from it has lost those gradients.
+    Checkpoints are written between two batches, with no validation, schedule or accumulated gradients open: after each
+    validation, every `every_n_steps` optimizer steps, every `every_n_minutes` (None: never), and when training ends.
+    `best.ckpt` is that of the best `monitor`, the most or the least of it by `mode`. Where its validation stands inside
+    a window of accumulated gradients it is written at once, and a run that goes on from it has lost those gradients.
 
-    With `keep`, the weights of the last so many of those after a validation or `every_n_steps` stay beside them as
-    `step_NUMBER.ckpt`; none by the clock, so that a run that goes on keeps what it would have kept.
+    With `keep`, the weights of the last so many checkpoints after a validation or `every_n_steps` stay beside them as
+    `step_NUMBER.ckpt`; none by the clock, so that a resumed run keeps the same ones.
     """
 
     def __init__(
@@ -119,7 +117,7 @@ class Checkpoints(Checkpoint):
             self.save(trainer, validation_due=False)
 
     def save(self, trainer: L.Trainer, *, validation_due: bool) -> None:
-        """Write `last.ckpt`, and `best.ckpt` where the last validation was the best; from between batches only.
+        """Write `last.ckpt`, and `best.ckpt` after the best validation; between batches only.
 
         With `validation_due`, the run that goes on from here validates first.
         """
@@ -192,10 +190,9 @@ def check_plain(state: Any, name: str = "") -> None:
 def settle(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> None:
     """Bring the counters of Lightning's fit loop, in place, to a pause between two batches of an open epoch.
 
-    Lightning counts how far each batch and epoch has come, and understands only some of the ways in which a file
-    can find them. Here there are two: b of `num_batches` batches are complete, and validation is behind or, with
-    `validation_due`, not begun. An epoch that has just closed is the next one with b = 0, unless it was closed
-    early, by a limit on steps or time: then it is open again.
+    Lightning resumes correctly from some states of its counters only. Here there are two: b of `num_batches` batches
+    are complete, and validation is done or, with `validation_due`, not begun. An epoch that has just closed is the next
+    one with b = 0; one that a limit on steps or time closed early is open again.
     """
     batches, epochs = loop["epoch_loop.batch_progress"], loop["epoch_progress"]
     for count in (batches["total"], batches["current"]):
@@ -219,8 +216,8 @@ def settle(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> N
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes a checkpoint beside its place, flushes it, then renames: never half a file under its name.
 
-    The `last.ckpt` that stood there is kept as `previous.ckpt`; of a `step_NUMBER.ckpt` only weights and step are
-    written. Raises WriteError where the disk is full; what was there stays.
+    The `last.ckpt` before it becomes `previous.ckpt`. A `step_NUMBER.ckpt` has weights and step only. Raises
+    WriteError.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:

@@ -24,9 +24,8 @@ class Interrupted(BaseException):
 class SaveOnInterrupt(Callback):
     """Ctrl-C or SIGTERM ends the run before the next batch and saves `last.ckpt`; a second one ends it at once.
 
-    The signal is noted and handled between batches: an exception in the middle of a step could be lost inside a
-    library, and would save weights from the middle of an update. Where gradients are accumulated,
-    the optimizer step at hand is finished first. Raises Interrupted.
+    An exception in the middle of a step could be lost inside a library, or save weights from the middle of an update.
+    Where gradients are accumulated, the optimizer step is finished first. Raises Interrupted.
     """
 
     def __init__(self) -> None:

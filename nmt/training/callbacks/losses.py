@@ -1,4 +1,4 @@
-"""The callback that ends a run at a loss that is NaN or infinite."""
+"""The callback that ends a run when its loss is NaN or infinite."""
 
 import json
 import math
@@ -18,8 +18,8 @@ from nmt.errors import UserError, WriteError
 class StopOnNonfinite(Callback):
     """Ends the run at the first loss or gradient norm that is NaN or infinite, before anything is saved.
 
-    The numbers of the training rows of the step's batches, all ranks', are left in
-    `directory`/nonfinite_batch.json. Raises UserError, on all ranks where it is so on one.
+    The numbers of the training rows of that step, all ranks', are written to `directory`/nonfinite_batch.json. Raises
+    UserError on all ranks.
     """
 
     def __init__(self, *, directory: str) -> None:

@@ -16,14 +16,12 @@ OFTEN = 250  # batches
 
 
 class TryLargestBatch(Callback):
-    """Runs the epoch's batches with the most padded tokens and the largest attention forward and backward when
-    training starts.
+    """Runs the first epoch's largest batches forward and backward when training starts.
 
-    A batch that cannot fit is found at once, not after an hour. Gradients are discarded and the random generators set
-    back, so that training is the same with and without. Raises UserError where memory runs out.
-
-    Later epochs draw other batches. None has more than `max_tokens` padded tokens on a side, which the first epoch's
-    largest has or nearly has; their attention was larger by an eighth at most, on the corpora that were looked at.
+    They are those with the most padded tokens and with the largest attention: a batch that does not fit is found at
+    once. Gradients and random numbers are set back, so that training is the same with and without. Raises UserError
+    where memory runs out. The largest batches of later epochs have as many tokens; their attention was larger by an
+    eighth at most, on the corpora that were looked at.
     """
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -53,8 +51,8 @@ class TryLargestBatch(Callback):
 class LogMemory(Callback):
     """Logs the MiB that rank 0 holds at each validation, `train/memory`, so that a leak is seen.
 
-    The C library's unused memory is returned to the system before, and every `OFTEN` batches. Mapped files, such as
-    the cached corpus, do not count. Where the system does not tell, the highest value so far is logged. On a GPU,
+    The C library's unused memory is returned to the system before, and every `OFTEN` batches. Mapped files, such as the
+    cached corpus, do not count. Where the system does not tell, it is the highest value so far. On a GPU,
     `train/gpu_memory` counts its tensors.
     """
 

@@ -11,8 +11,8 @@ from lightning.pytorch.callbacks import TQDMProgressBar
 class ProgressBar(TQDMProgressBar):
     """The epoch's bar with loss, tokens/s, the last validation scores and the time left of the whole run."""
 
-    def __init__(self, refresh_rate: int = 10) -> None:
-        super().__init__(refresh_rate=refresh_rate)
+    def __init__(self) -> None:
+        super().__init__(refresh_rate=10)
         self._started = 0.0
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:

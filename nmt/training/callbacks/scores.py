@@ -18,8 +18,8 @@ class ScoreValidation(Callback):
     """BLEU and chrF of greedy translations, detokenised, against the untouched references.
 
     Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. `bleu` and `chrf`
-    are the metrics of the test set, so that a run is stopped and its best checkpoint chosen by what it is scored by;
-    None is the usual one. Raises UserError where the model gives no numbers.
+    are the test set's metrics, so that the best checkpoint is chosen by them; None is the usual one. Raises UserError
+    where the model gives NaN.
     """
 
     scores = ("val/bleu", "val/chrf")

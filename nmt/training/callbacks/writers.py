@@ -18,12 +18,10 @@ from nmt.errors import WriteError
 
 
 class TensorBoard(TensorBoardLogger):
-    """Lightning's logger of TensorBoard, without its thread.
+    """Lightning's logger of TensorBoard, without the library's thread.
 
-    The library's own writer leaves events to a thread. Where the disk is full that thread dies, the next call fails
-    with an error that names no file, and so does closing the logger, which hides why a run has ended. Raises
-    WriteError where an event cannot be written: the run ends there, since its next checkpoint could not be
-    written either, and can go on when there is room.
+    On a full disk that thread dies, and the error at the next call or at the end names no file. Here each event is
+    written at once, and WriteError ends the run, which can go on when there is room.
     """
 
     @property
@@ -69,8 +67,8 @@ class _File(FileWriter):
 class EventFile:
     """A file of TensorBoard's events, each of which is there as a whole when `add_event` returns.
 
-    Raises WriteError, and takes back what was written of the event: events that follow half a one are lost to
-    TensorBoard.
+    Where an event cannot be written its half is taken back, as TensorBoard could not read past it, and WriteError
+    raised.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -1,0 +1,51 @@
+"""The memory that work takes."""
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from nmt.training.memory import give_back, held_memory
+
+
+def peak_memory(work: Callable[[], Any], device: torch.device) -> int | None:
+    """The most bytes held during `work()` beyond those held before: of the GPU, else of the process (sampled).
+
+    None on a CPU where the system does not tell. `work` runs once before it is watched, so that what libraries
+    keep for themselves is not counted.
+    """
+    work()
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        held = torch.cuda.memory_allocated(device)
+        work()
+        return torch.cuda.max_memory_allocated(device) - held
+    if held_memory() is None:
+        return None
+    give_back()
+    with _sampled() as samples:
+        work()
+    return max(samples) - samples[0]
+
+
+@contextmanager
+def _sampled() -> Iterator[list[int]]:
+    """A list that grows every millisecond by what this process holds."""
+    samples, left = [held_memory() or 0], threading.Event()
+
+    def sample() -> None:
+        while not left.wait(0.001):
+            samples.append(held_memory() or 0)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        samples.append(held_memory() or 0)
+        left.set()
+        thread.join()

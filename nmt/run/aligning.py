@@ -1,0 +1,111 @@
+"""Attention over given pairs: between pieces, of each layer and head, or between words."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from nmt import alignment
+from nmt.attention.masks import padding_mask
+from nmt.data.batching import collate
+from nmt.errors import UserError
+from nmt.run.model import Model, batches_by_length
+
+log = logging.getLogger(__name__)
+
+
+class AligningModel(Model):
+    """A model whose attention aligns the words of given pairs."""
+
+    @torch.inference_mode()
+    def attentions(
+        self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Cross-attention between the pieces of given pairs, ends of sentence included, while the targets are forced.
+
+        Yields (number of the pair, weights [L, K, T, S] of each layer and head); nothing for a model without attention.
+        A pair that is longer than the model can read is left out, with a warning.
+        """
+        if len(sources) != len(targets):
+            raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
+        src_ids, tgt_ids = self.tokenizer.encode_source(sources), self.tokenizer.encode_target(targets)
+        lengths = {row: max(len(src_ids[row]), len(tgt_ids[row])) for row in range(len(sources))}
+        longest = self.translator.max_length or max(lengths.values(), default=0)
+        if too_long := [row for row, length in lengths.items() if length > longest]:
+            log.warning(
+                "%d of %d pairs have more than the %d pieces that the model can read, and no weights (the first is %d)",
+                *(len(too_long), len(lengths), longest, too_long[0] + 1),
+            )
+        fitting = {row: length for row, length in lengths.items() if length <= longest}
+        for rows in batches_by_length(fitting, max_tokens):
+            examples = [{"index": row, "src_ids": src_ids[row], "tgt_ids": tgt_ids[row]} for row in rows]
+            batch = collate(examples, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id)
+            src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)
+            cross = self.translator.attentions(src, padding_mask(src, self.tokenizer.pad_id), tgt_in).cross
+            if cross is None:
+                return
+            for row, weights in zip(rows, cross.float().cpu().numpy(), strict=True):
+                yield row, weights[..., : len(tgt_ids[row]), : len(src_ids[row])]
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        reading: Literal["emitted", "fed"] = "emitted",
+    ) -> list[np.ndarray | None]:
+        """Cross-attention between the words of given pairs: [target words, source words] each; targets are forced.
+
+        `layer` and `head` (from 0) choose one of several; None is the model's own layer of alignment, else the mean
+        over layers, and the mean over heads. `reading` says which row of the weights belongs to a piece
+        (`alignment.shift_reading`). A pair without weights gives None. Raises UserError where there is no such layer or
+        head.
+        """
+        results: list[np.ndarray | None] = [None] * len(sources)
+        for row, weights in self.attentions(sources, targets):
+            chosen = self.choose_head(weights, layer, head)
+            results[row] = self.between_words(chosen, sources[row], targets[row], reading)
+        return results
+
+    def choose_head(self, weights: np.ndarray, layer: int | None, head: int | None) -> np.ndarray:
+        """Weights [T, S] out of [L, K, T, S]; see `align`."""
+        layer = self.translator.alignment_layer if layer is None else layer
+        for name, chosen, number in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
+            if chosen is not None and not (type(chosen) is int and 0 <= chosen < number):
+                raise UserError(f"{name}={chosen}: the run has {number}, counted from 0")
+        of_layer = weights.mean(axis=0) if layer is None else weights[layer]
+        return of_layer.mean(axis=0) if head is None else of_layer[head]
+
+    def between_words(
+        self, weights: np.ndarray, source: str, target: str, reading: Literal["emitted", "fed"] = "emitted"
+    ) -> np.ndarray:
+        """Weights [T, S] between the pieces of a pair, ends of sentence included, as weights between its words."""
+        return alignment.words_from_pieces(
+            alignment.shift_reading(weights, reading),
+            self.tokenizer.align_target(target)[1][:-1],
+            self.tokenizer.align_source(source)[1],
+            num_tgt_words=len(target.split()),
+            num_src_words=len(source.split()),
+        )
+
+    def alignment_error(
+        self, dataset: Any, weights: Mapping[int, Any], rows: Iterable[int]
+    ) -> alignment.AlignmentScore:
+        """The error of the most attended words against the gold links of these rows of a data set.
+
+        `weights` [T, S] are between the pieces of a row; a row without any has no links.
+        """
+        links: list[alignment.Links] = []
+        golds = []
+        for row in rows:
+            example = dataset[row]
+            golds.append(alignment.parse_talp(example["alignment"]))
+            if row in weights:
+                words = self.between_words(weights[row], example["src"], example["tgt"])
+            links.append(alignment.links_from_weights(words) if row in weights else set())
+        sures, possibles = zip(*golds, strict=True)
+        return alignment.score_alignments(links, sures, possibles)
