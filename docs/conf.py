@@ -39,3 +39,18 @@ html_static_path: list[str] = []
 html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
 html_show_sourcelink = False
+
+
+def keep_equations(app, what, name, obj, options, lines):
+    """Docstrings set equations apart by indenting them, as Markdown does: show such blocks as they are written."""
+    written = []
+    for number, line in enumerate(lines):
+        begins = line.startswith("    ") and number > 0 and not lines[number - 1].strip()
+        if begins and not any(each.startswith("    ") for each in written[-2:]):
+            written += ["::", ""]
+        written.append(line)
+    lines[:] = written
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", keep_equations)
