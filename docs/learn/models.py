@@ -25,12 +25,10 @@ data.num_train=8000 data.num_val=100 data.num_test=600 data.max_words=12 data.ma
 data.tokenizer.vocab_size=1300 model.size=64 model.dropout=0 label_smoothing=0 optimizer.lr=0.01
 trainer=cpu trainer.max_epochs=4 trainer.enable_progress_bar=false callbacks=minimal decoding=greedy ~metrics.ter
 """  # half a minute or so for each model, on one core
-TRANSFORMER = tuple(
-    """
-    model=transformer encoder.num_layers=2 decoder.num_layers=2 encoder.feedforward_size=256
-    decoder.feedforward_size=256 optimizer.lr=0.003
-    """.split()
-)  # the one Transformer of the chapters: trained(*TRANSFORMER)
+TRANSFORMER = (  # the one Transformer of the chapters: trained(*TRANSFORMER)
+    *("model=transformer", "encoder.num_layers=2", "decoder.num_layers=2"),
+    *("encoder.feedforward_size=256", "decoder.feedforward_size=256", "optimizer.lr=0.003"),
+)
 GREEDY = DecodingSettings(beam_size=1, length_alpha=0.0)
 
 
