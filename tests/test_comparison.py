@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -276,7 +277,9 @@ def test_choices_are_those_of_the_configuration_and_a_transformer_is_called_by_i
 def test_scores_by_length_are_those_of_the_sentences_in_each_bucket(sweep):
     runs = [read_run(sweep.write(name), "test") for name in "ab"]
     metric = metrics.Bleu(tokenize="13a", lowercase=False)
-    found = figures.score_by_length(runs, sweep.sources, sweep.references, metric, bounds=[2, 4, 8, 10])
+    found = figures.score_by_length(
+        [each.hypotheses for each in runs], sweep.sources, sweep.references, metric, bounds=[2, 4, 8, 10]
+    )
     assert found["buckets"] == ["3-4", "5-8", "9-10", "11+"]  # none has 2 words or fewer
     spans = [(3, 4), (5, 8), (9, 10), (11, 99)]
     for number, (low, high) in enumerate(spans):
@@ -429,3 +432,17 @@ def test_settings_that_cannot_be_are_refused(sweep, override, message):
     directory = sweep.write("a")
     with pytest.raises(UserError, match=message):
         compare(f"runs=[{directory}]", override)
+
+
+def test_a_file_of_another_programs_translations_is_a_row_with_the_same_tests(sweep):
+    first, other = sweep.write("a"), sweep.write("b", attention="AdditiveAttention")
+    file = sweep.root / "other.txt"
+    shutil.copy(other / "hypotheses.txt", file)
+    runs = compare(f"runs=[{first},{other}]")["runs"]
+    _, system = compare(f"runs=[{first}]", f"systems=[{file}]")["runs"]
+    assert system["run"] == str(file)
+    for name in ("bleu", "bleu_ci", "bleu_p_bootstrap", "bleu_p_randomization", "ter"):
+        assert system[name] == runs[1][name]
+    file.write_text("one line\n")
+    with pytest.raises(UserError, match=r"other\.txt has 1 hypotheses but there are 60 references"):
+        compare(f"runs=[{first}]", f"systems=[{file}]")

@@ -115,6 +115,7 @@ def trained(tmp_path_factory) -> Path:
            "FILE.talp": pairs["alignment"][:3], "FILE.prefixes": ["", "tôi", ""]}  # fmt: skip
     for name, lines in few.items():
         (there / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    shutil.copy(there / "RUN_DIR/hypotheses.txt", there / "SYSTEM.txt")
     shutil.copy(there / "RUN_DIR/tokenizer/joint.model", there / "FILE.model")
     return there
 

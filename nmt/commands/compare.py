@@ -28,8 +28,14 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so
     metrics = make_scorers(cfg, lowercase=lowercase)
     check_case(metrics, lowercase=lowercase)
+    systems = {file: list(read_lines(Path(file))) for file in cfg.systems}
     rows = figures.compare(
-        runs, references, metrics, num_bootstrap=cfg.num_bootstrap, num_trials=cfg.num_trials
+        runs,
+        references,
+        metrics,
+        num_bootstrap=cfg.num_bootstrap,
+        num_trials=cfg.num_trials,
+        systems=systems,
     )
     result: dict[str, Any] = {"split": cfg.split, "num_sentences": len(references), "runs": rows}
     sections = [tables.score_table(rows, list(metrics)), tables.NOTE, tables.signature_list(rows)]
@@ -38,8 +44,9 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         result["seeds"] = averages
         sections.append(tables.seed_table(averages, averaged))
     if "bleu" in metrics and sources is not None:  # with refs=FILE nothing says how long the sources are
+        texts = [*(run.hypotheses for run in runs), *systems.values()]
         lengths = figures.score_by_length(
-            runs, sources, references, metrics["bleu"], bounds=cfg.length_bounds
+            texts, sources, references, metrics["bleu"], bounds=cfg.length_bounds
         )
         result["bleu_by_length"] = lengths
         sections.append(tables.length_table("BLEU by source length", rows, lengths))
@@ -59,7 +66,7 @@ def write(output: Path, report: str, result: dict[str, Any], runs: Sequence[Scor
         plots["bleu_by_length"] = plotting.bleu_by_length(lengths["buckets"], scores)
     curves = {
         row["run"]: figures.learning_curve(run.directory, "val/bleu")
-        for row, run in zip(rows, runs, strict=True)
+        for row, run in zip(rows[: len(runs)], runs, strict=True)
     }
     if drawn := {label: curve for label, curve in curves.items() if curve is not None}:
         plots["learning_curves"] = plotting.learning_curves(drawn, ylabel="val/bleu")

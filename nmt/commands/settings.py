@@ -107,6 +107,7 @@ class Align(OfARun, total=False):
 
 class Compare(TypedDict, total=False):
     runs: PathText | list[PathText]
+    systems: list[PathText]
     split: Split
     refs: PathText | None
     num_bootstrap: Whole

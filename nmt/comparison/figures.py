@@ -4,6 +4,7 @@ import bisect
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nmt import metrics
@@ -22,39 +23,50 @@ def compare(
     *,
     num_bootstrap: int,
     num_trials: int,
+    systems: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Row]:
     """A row of figures for each run: every metric of `chosen` with interval and p-values against the first run.
+
+    `systems` are other programs' translations by the name of their file: rows without the figures of a run.
 
     Keys: run, directory, seed; NAME, NAME_ci, NAME_signature, NAME_p_bootstrap, NAME_p_randomization for a
     metric; aer, num_parameters, steps, seconds, tokens_per_second, attention/NAME, command, commit and machine where
     they were written.
     Raises UserError where hypotheses and references do not match in number.
     """
-    for run in runs:
-        if len(run.hypotheses) != len(references):
+    texts = [(str(run.directory), run.hypotheses) for run in runs] + list(systems.items())
+    for name, hypotheses in texts:
+        if len(hypotheses) != len(references):
             raise UserError(
-                f"{run.directory} has {len(run.hypotheses)} hypotheses but there are {len(references)} references"
+                f"{name} has {len(hypotheses)} hypotheses but there are {len(references)} references"
             )
     labels = label_runs(runs)
     results = metrics.paired_tests(
         chosen,
-        [run.hypotheses for run in runs],
+        [hypotheses for _, hypotheses in texts],
         references,
         num_bootstrap=num_bootstrap,
         num_trials=num_trials,
     )
-    return [
+    rows = [
         {"run": label, **_figures_of(run, scores)}
-        for run, label, scores in zip(runs, labels, results, strict=True)
+        for run, label, scores in zip(runs, labels, results[: len(runs)], strict=True)
     ]
+    others = zip(systems, results[len(runs) :], strict=True)
+    return rows + [{"run": name, "directory": name, **_scores_of(scores)} for name, scores in others]
 
 
-def _figures_of(run: ScoredRun, scores: Mapping[str, Mapping[str, Any]]) -> Row:
-    row: Row = {"directory": str(run.directory), "seed": run.seed}
+def _scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Row:
+    row: Row = {}
     for name, result in scores.items():
         row[name] = result["score"]
         for key in ("ci", "p_bootstrap", "p_randomization", "signature"):
             row[f"{name}_{key}"] = result[key]
+    return row
+
+
+def _figures_of(run: ScoredRun, scores: Mapping[str, Mapping[str, Any]]) -> Row:
+    row: Row = {"directory": str(run.directory), "seed": run.seed, **_scores_of(scores)}
     if "aer" in run.metrics:
         row["aer"] = run.metrics["aer"]["score"]
     training, attention = run.metrics.get("training", {}), run.metrics.get("attention", {})
@@ -87,7 +99,7 @@ def average_over_seeds(
 
 
 def score_by_length(
-    runs: Sequence[ScoredRun],
+    texts: Sequence[Sequence[str]],
     sources: Sequence[str],
     references: Sequence[str],
     metric: Any,
@@ -107,14 +119,14 @@ def score_by_length(
     buckets = sorted(rows_by_bucket)
     starts = [0, *(bound + 1 for bound in bounds)]
 
-    def score(run: ScoredRun, rows: Sequence[int]) -> float:
-        hypotheses, chosen = [run.hypotheses[row] for row in rows], [references[row] for row in rows]
+    def score(text: Sequence[str], rows: Sequence[int]) -> float:
+        hypotheses, chosen = [text[row] for row in rows], [references[row] for row in rows]
         return metrics.score_with({"it": metric}, hypotheses, chosen, num_bootstrap=0)["it"]["score"]
 
     return {
         "buckets": [f"{starts[b]}-{bounds[b]}" if b < len(bounds) else f"{starts[b]}+" for b in buckets],
         "num_sentences": [len(rows_by_bucket[b]) for b in buckets],
-        "scores": [[score(run, rows_by_bucket[b]) for b in buckets] for run in runs],
+        "scores": [[score(text, rows_by_bucket[b]) for b in buckets] for text in texts],
     }
 
 
