@@ -34,7 +34,7 @@ class Data(TypedDict, total=False):
     path: PathText | None
     cache_dir: PathText | None
     max_length: Annotated[int, Field(ge=2)]  # a piece and the end of sentence
-    max_ratio: Annotated[float, Field(ge=1)]
+    max_ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)]
     max_tokens: Count
     buffer_pairs: Count
     tokenizer: Vocabulary
