@@ -25,11 +25,6 @@ def load(name: str) -> dict[str, Any]:
     return json.loads((RECORDS / f"{name}.json").read_text("utf-8"))
 
 
-def by_score(name: str) -> list[dict[str, Any]]:
-    """The runs of a comparison, the best BLEU first."""
-    return sorted(load(name)["runs"], key=lambda run: -run["bleu"])
-
-
 def command_of(run: dict[str, Any]) -> str:
     """The settings that a run was started with, without where it was kept."""
     words = [word for word in run["command"].split()[2:] if not word.startswith(("log_dir=", "data.path="))]
@@ -50,13 +45,13 @@ def origin(runs: Sequence[dict[str, Any]]) -> str:
 
 def mechanisms() -> str:
     """Every mechanism on the built-in corpus."""
-    runs = by_score("mechanisms")
+    record = load("earlier")["mechanisms"]
     lines = [["settings", "BLEU", "AER", "parameters"]]
-    for run in runs:
-        aer = f"{run['aer']:.3f}" if "aer" in run else "–"
-        score = f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}"
-        lines.append([command_of(run), score, aer, f"{run['num_parameters']:,}"])
-    return f"{aligned(lines)}\n\n{origin(runs)}"
+    for row in record["rows"]:
+        aer = "–" if row["aer"] is None else f"{row['aer']:.3f}"
+        score = f"{row['bleu']:.1f} ± {row['ci']:.1f}"
+        lines.append([f"`{row['settings']}`", score, aer, f"{row['parameters'] / 1e6:.2f}M"])
+    return f"{aligned(lines)}\n\n{record['note']} Commit `{record['commit']}`."
 
 
 def seeds(name: str) -> str:
