@@ -149,7 +149,7 @@ class CoverageAttention(AdditiveAttention):
         projected, inverse_fertility = keys
         hidden = self.query_projection(query).unsqueeze(2) + projected.unsqueeze(1)  # [B, T, S, A]
         scores = torch.tanh(hidden + past.unsqueeze(-1) * self.coverage_projection) @ self.v
-        weights = self.weigh(scores, mask.unsqueeze(1))  # [B, T, S]
+        weights = self.weigh(scores, mask.unsqueeze(1), positions)  # [B, T, S]
         used = weights if inverse_fertility is None else weights * inverse_fertility.unsqueeze(1)
         return Attended(self.average(weights, values), weights, None, past + used)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt import kernels
+from nmt.attention.holding import held
 from nmt.settings import Positive
 
 Normalizer = Callable[[Tensor, Tensor], Tensor]  # scores [..., S], mask: weights [..., S]
@@ -68,9 +69,16 @@ class Attention(nn.Module, ABC):
     def score(self, query: Tensor, keys: Any) -> Tensor:
         """Scores e_tj [B, T, S] of queries [B, T, query_size] against projected keys."""
 
-    def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Weights over the last dimension of scores [..., S] under mask; the only place where scores are masked."""
-        return self.normalizer(scores if self.temperature == 1.0 else scores / self.temperature, mask)
+    def weigh(
+        self, scores: Tensor, mask: Tensor, positions: Tensor | None = None, factor: Tensor | None = None
+    ) -> Tensor:
+        """Weights over the last dimension of scores [..., T, S] under mask; the only place where scores are masked.
+
+        They are multiplied by `factor` [..., T, S]. The weights of target positions [..., T] that are held are those
+        that were given (`nmt.attention.holding`).
+        """
+        weights = self.normalizer(scores if self.temperature == 1.0 else scores / self.temperature, mask)
+        return held(self, weights if factor is None else weights * factor.to(weights.dtype), positions)
 
     def average(self, weights: Tensor, values: Tensor) -> Tensor:
         """`sum_j weights_tj values_j`, for weights [..., T, S] and values [..., S, M]: the one reader of weights."""
@@ -91,7 +99,7 @@ class Attention(nn.Module, ABC):
         positions [B, T]: the target position t of each query, from 0. past [B, T, ...]: what came out of the
         step before each query.
         """
-        weights = self.weigh(self.score(query, keys), mask.unsqueeze(1))  # [B, T, S]
+        weights = self.weigh(self.score(query, keys), mask.unsqueeze(1), positions)  # [B, T, S]
         return Attended(self.average(weights, values), weights, None, past)
 
 

@@ -86,12 +86,12 @@ class LocalAttention(Attention):
         centres = self.centres(query, mask.sum(dim=1), positions)  # [B, T]
         distance = torch.arange(mask.size(1), device=mask.device) - centres.unsqueeze(-1)  # [B, T, S]
         within = (distance.detach().abs() <= self.window) & mask.unsqueeze(1)
-        weights = self.reweigh(self.weigh(self.score(query, keys), within), distance)
+        weights = self.weigh(self.score(query, keys), within, positions, self.factor(distance))
         return Attended(self.average(weights, values), weights, None, past)
 
-    def reweigh(self, weights: Tensor, distance: Tensor) -> Tensor:
-        """Weights [B, T, S] given how far each position is from the centre."""
-        return weights
+    def factor(self, distance: Tensor) -> Tensor | None:
+        """What weights are multiplied by [B, T, S], given how far each position is from the centre; None for 1."""
+        return None
 
 
 class MonotonicLocalAttention(LocalAttention):
@@ -122,6 +122,6 @@ class PredictiveLocalAttention(LocalAttention):
         share = torch.sigmoid(score.to(torch.promote_types(score.dtype, torch.float32)))
         return lengths.unsqueeze(1) * share
 
-    def reweigh(self, weights: Tensor, distance: Tensor) -> Tensor:
+    def factor(self, distance: Tensor) -> Tensor:
         sigma = self.window / 2
-        return weights * torch.exp(-distance.square() / (2 * sigma**2)).to(weights.dtype)
+        return torch.exp(-distance.square() / (2 * sigma**2))

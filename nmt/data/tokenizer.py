@@ -160,6 +160,14 @@ class Tokenizer:
         """As `align_source`, for the target side."""
         return _align(self._target, *self._cased([text]))
 
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """The text of each id; ▁ begins a word."""
+        return [self._source.id_to_piece(int(each)) for each in ids]
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """As `source_pieces`, for the target side."""
+        return [self._target.id_to_piece(int(each)) for each in ids]
+
     def target_words(self, ids: Sequence[int]) -> list[int]:
         """For each id the index of its word in `decode([ids])[0].split()`, -1 for special ids."""
         words = [-1] * len(ids)

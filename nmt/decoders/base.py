@@ -45,6 +45,11 @@ class Decoder(nn.Module, ABC):
     def has_attention(self) -> bool:
         """Whether the decoder attends to the encoder's states."""
 
+    @property
+    @abstractmethod
+    def cross_attentions(self) -> list[nn.Module]:
+        """The modules that attend to the encoder's states, bottom layer first: `nmt.attention.holding` holds them."""
+
     @abstractmethod
     def prepare(self, encoded: Encoded) -> Any:
         """What is computed once a sentence, keys above all: the memory, a plain container, B first."""

@@ -89,6 +89,10 @@ class RecurrentDecoder(Decoder):
     def has_attention(self) -> bool:
         return self.attention is not None
 
+    @property
+    def cross_attentions(self) -> list[nn.Module]:
+        return [] if self.attention is None else [self.attention]
+
     def prepare(self, encoded: Encoded) -> Memory:
         states, mask, summary = encoded
         if summary is None:

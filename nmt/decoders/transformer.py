@@ -84,6 +84,10 @@ class TransformerDecoder(Decoder):
     def has_attention(self) -> bool:
         return True
 
+    @property
+    def cross_attentions(self) -> list[nn.Module]:
+        return [layer.cross_attention for layer in self.layers]  # type: ignore[misc]
+
     def prepare(self, encoded: Encoded) -> TransformerMemory:
         # The keys of a sentence are the same at every step, so they are projected once.
         return TransformerMemory(

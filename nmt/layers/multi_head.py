@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt import kernels
+from nmt.attention.holding import held, is_held
 from nmt.attention.masks import causal_mask, masked_softmax
 from nmt.layers.dropout import Dropout
 from nmt.layers.initialisation import initialise_linear
@@ -67,16 +69,24 @@ class MultiHeadAttention(nn.Module):
         self.output = linear(settings.size, settings.size, parts=1)
 
     def attend(
-        self, query: Tensor, cache: KeysValues, *, mask: Tensor | None, causal: bool, need_weights: bool
+        self,
+        query: Tensor,
+        cache: KeysValues,
+        *,
+        mask: Tensor | None,
+        causal: bool,
+        need_weights: bool,
+        positions: Tensor | None = None,
     ) -> Attended:
         """Attend with query [B, K, T, d]: to what is True in mask, which broadcasts to [B, K, T, S]; or to all (None);
-        or, where `causal`, from position t to those up to t."""
+        or, where `causal`, from position t to those up to t. Weights may be held at positions (`nmt.attention`)."""
         # A fused kernel neither tells its weights nor, on the CPU, drops any.
-        if need_weights or (self.training and self.dropout.p > 0):
+        if need_weights or is_held(self) or (self.training and self.dropout.p > 0):
             scores = (query * query.size(-1) ** -0.5) @ cache.keys.transpose(-2, -1)  # [B, K, T, S]
             if causal:
                 mask = causal_mask(query.size(2), query.device)
             weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
+            weights = held(self, weights, positions)
             contexts = self.dropout(weights) @ cache.values  # [B, K, T, d]
         else:
             weights = None
@@ -117,10 +127,15 @@ class CrossAttention(MultiHeadAttention):
         keys, values = map(self.split, self.states_projection(states).chunk(2, dim=-1))
         return KeysValues(keys, values)
 
-    def forward(self, x: Tensor, cross: KeysValues, mask: Tensor, *, need_weights: bool) -> Attended:
-        """Attend with x [B, T, H]; or with x [N, 1, H]: the N / B hypotheses of a sentence, side by side, are then
-        its T, and share its keys without a copy. mask [B, 1, 1, S]."""
+    def forward(
+        self, x: Tensor, cross: KeysValues, mask: Tensor, *, first: int = 0, need_weights: bool
+    ) -> Attended:
+        """Attend with x [B, T, H], from target position `first` on; or with x [N, 1, H]: the N / B hypotheses of a
+        sentence, side by side, are then its T, and share its keys without a copy. mask [B, 1, 1, S]."""
         beside = x.view(cross.keys.size(0), -1, x.size(-1))  # [B, T, H]
         query = self.split(self.query_projection(beside))
-        context, weights = self.attend(query, cross, mask=mask, causal=False, need_weights=need_weights)
+        positions = torch.arange(first, first + x.size(1), device=x.device) if is_held(self) else None
+        context, weights = self.attend(
+            query, cross, mask=mask, causal=False, need_weights=need_weights, positions=positions
+        )
         return Attended(context.view_as(x), weights)

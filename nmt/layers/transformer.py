@@ -109,7 +109,7 @@ class DecoderLayer(nn.Module):
         )
         x = self.around_self.leave(x, context)
         context, cross_weights = self.cross_attention(
-            self.around_cross.enter(x), cross, mask, need_weights=need_cross
+            self.around_cross.enter(x), cross, mask, first=own.size(1) - x.size(1), need_weights=need_cross
         )
         x = self.around_cross.leave(x, context)
         x = self.around_feedforward.leave(x, self.feedforward(self.around_feedforward.enter(x)))

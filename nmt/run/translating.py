@@ -50,7 +50,7 @@ class TranslatingModel(Model):
         ids = self.tokenizer.encode_source(lines)
         if prefixes is not None:
             _check_prefixes(prefixes, lines, ids, numbers)
-        most = self._most_pieces
+        most = self.most_pieces
         parts = [
             self._parts(line) if len(own) > most and not _is_empty(line, own) else [line]
             for line, own in zip(lines, ids, strict=True)
@@ -130,13 +130,14 @@ class TranslatingModel(Model):
         return Translation(text, "", source_words=words, weights=weights)
 
     @property
-    def _most_pieces(self) -> int:
+    def most_pieces(self) -> int:
+        """Of a line that is translated as one."""
         return min(MOST_PIECES, self.translator.max_length or MOST_PIECES)
 
     def _parts(self, line: str) -> list[str]:
-        """A line cut in halves, at words where it has any, until no part has more than `_most_pieces`."""
+        """A line cut in halves, at words where it has any, until no part has more than `most_pieces`."""
         [own] = self.tokenizer.encode_source([line])
-        if len(own) <= self._most_pieces or len(line) == 1:
+        if len(own) <= self.most_pieces or len(line) == 1:
             return [line]
         words = line.split()
         if len(words) > 1:

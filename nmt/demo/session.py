@@ -1,0 +1,224 @@
+"""Sentences explored with a run: its searches, the alternatives to each piece, attention held by hand.
+
+Nothing here knows of a browser. Positions are of pieces, from 0, ends of sentence included.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt import alignment
+from nmt.attention import holding
+from nmt.attention.masks import padding_mask
+from nmt.decoding import BEAM, Constraints, DecodingSettings, force_decode, search
+from nmt.decoding.constraints import log_softmax
+from nmt.errors import UserError
+from nmt.plotting import Sentence
+from nmt.run.directory import Run
+from nmt.run.translation import Translation
+
+NUM_ALTERNATIVES = 8
+NUM_BEST = 5
+END = "(end)"
+
+Unit = Literal["words", "pieces"]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a person has chosen of a translation.
+
+    prefix: the target pieces that it begins with; an end of sentence as the last ends it there. pins: source positions
+    that a target position attends to, each alike. layer: of a Transformer, the one whose attention is held.
+    """
+
+    prefix: tuple[int, ...] = ()
+    pins: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    layer: int = 0
+
+
+class Alternative(NamedTuple):
+    """A piece that the model could have written at a position, and its probability."""
+
+    piece: int
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Explored:
+    """A translation with all that can be asked of it.
+
+    best: text, log-probability, words and weights between words; `.others` are the rest of the n-best list. ids, labels:
+    its pieces and their texts, the end included. alternatives: of each position. weights [L, K, T, S]: of each layer and
+    head. source_words, target_words: the word of each piece, -1 for the end. A line that is empty, or was translated
+    in parts because it is so long, has `best` alone.
+    """
+
+    best: Translation
+    ids: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    source_labels: tuple[str, ...] = ()
+    source_words: tuple[int, ...] = ()
+    target_words: tuple[int, ...] = ()
+    alternatives: tuple[tuple[Alternative, ...], ...] = ()
+    weights: np.ndarray | None = None
+
+    def sentence(
+        self, unit: Unit = "words", layer: int | None = None, head: int | None = None, **more: Any
+    ) -> Sentence:
+        """The translation to be drawn, by words or pieces; of a layer and head, each from 0, or the means over them."""
+        source, target = self.best.source_words, self.best.target_words
+        if self.weights is None:
+            weights = np.zeros((len(target), len(source))) if self.best.weights is None else self.best.weights
+            return Sentence(weights, source, target, **more)
+        layers = self.weights.mean(axis=0) if layer is None else self.weights[layer]
+        weights = layers.mean(axis=0) if head is None else layers[head]
+        if unit == "pieces":
+            return Sentence(weights, self.source_labels, self.labels, **more)
+        words = alignment.words_from_pieces(
+            weights,
+            self.target_words,
+            self.source_words,
+            num_tgt_words=len(target),
+            num_src_words=len(source),
+        )
+        return Sentence(words, source, target, **more)
+
+    def position(self, unit: Unit, number: int) -> int | None:
+        """The position of a piece, or of a word's first piece; None where there is nothing to choose."""
+        if unit == "words":
+            return self.target_words.index(number) if number in self.target_words else None
+        return number if number < len(self.ids) else None
+
+    def pieces_of(self, words: list[int]) -> tuple[int, ...]:
+        """The positions of the pieces of these source words."""
+        return tuple(position for position, word in enumerate(self.source_words) if word in words)
+
+
+class Explorer:
+    """A run whose translations are explored."""
+
+    def __init__(self, run: Run, decoding: DecodingSettings = BEAM) -> None:
+        self.run, self.decoding = run, decoding
+
+    @torch.inference_mode()
+    def stream(self, line: str, choices: Choices = Choices()) -> Iterator[str]:  # noqa: B008
+        """The greedy translation as it grows, a piece at a time; nothing for a line that is empty or too long."""
+        if not self._is_one(line):
+            return
+        model, prefix = self.run.translator, [each for each in choices.prefix if each != self._eos]
+        src = self.run.pad(self.run.tokenizer.encode_source([line]))
+        mask = padding_mask(src, model.pad_id)
+        memory = model.encode(src, mask)
+        state = model.init_state(memory)
+        settings = self._settings(choices, DecodingSettings(beam_size=1))
+        constraints = Constraints(model, mask.sum(dim=1), settings, self.run.pad([prefix]))
+        piece, ids = src.new_full((1,), model.bos_id), []
+        while True:
+            with self._holding(choices, src.size(1)):
+                logits, state, _ = model.step(piece, state, memory)
+            piece = constraints.log_probs(logits, piece.new_zeros(1), len(ids), None)[0].argmax(dim=-1)  # [1]
+            if int(piece) == self._eos:
+                return
+            ids.append(int(piece))
+            yield self.run.tokenizer.decode([ids])[0]
+
+    @torch.inference_mode()
+    def explore(self, line: str, choices: Choices = Choices()) -> Explored:  # noqa: B008
+        """The best translation that begins as chosen while the attention is held as chosen."""
+        if not self._is_one(line):
+            return Explored(self.run.translate([line], self.decoding)[0])
+        src = self.run.pad(self.run.tokenizer.encode_source([line]))
+        prefix = [each for each in choices.prefix if each != self._eos]
+        settings = self._settings(choices, self.decoding)
+        num_best = NUM_BEST if settings.sample else min(NUM_BEST, settings.beam_size)
+        with self._holding(choices, src.size(1)):
+            [found] = search(
+                self.run.translator, src, settings, num_best=num_best, prefixes=self.run.pad([prefix])
+            )
+            texts = self.run.tokenizer.decode([each.ids for each in found])
+            best, *others = (
+                Translation(line, text, each.score, each.log_prob, line.split(), text.split())
+                for text, each in zip(texts, found, strict=True)
+            )
+            return self._explored(src, [*found[0].ids, self._eos], replace(best, others=tuple(others)))
+
+    @torch.inference_mode()
+    def force(self, line: str, target: str) -> Explored:
+        """A given translation. Raises UserError where it, or the line, is longer than the model can read."""
+        [src_ids], [ids] = (
+            self.run.tokenizer.encode_source([line]),
+            self.run.tokenizer.encode_target([target]),
+        )
+        longest = self.run.translator.max_length
+        if longest is not None and max(len(src_ids), len(ids)) > longest:
+            raise UserError(f"a sentence has more than the {longest} pieces that the model can read")
+        src, tgt = self.run.pad([src_ids]), self.run.pad([ids])
+        [found] = force_decode(self.run.translator, src, self._shifted(tgt), tgt)
+        words = line.split(), target.split()
+        return self._explored(src, ids, Translation(line, target, found.score, found.log_prob, *words))
+
+    def cost(self, line: str, choices: Choices, held: Explored) -> float:
+        """What holding costs, in nats: log p of the best free translation that begins alike, less that of `held`."""
+        return self.explore(line, replace(choices, pins={})).best.log_prob - held.best.log_prob
+
+    def _explored(self, src: Tensor, ids: list[int], best: Translation) -> Explored:
+        """All about the translation `ids`, its end included, of `src` [1, S]."""
+        model, tokenizer = self.run.translator, self.run.tokenizer
+        tgt_in, src_mask = self._shifted(self.run.pad([ids])), padding_mask(src, model.pad_id)
+        log_probs = log_softmax(model.forward(model.encode(src, src_mask), tgt_in).logits)[0]  # [T, V]
+        log_probs[:, [model.pad_id, model.bos_id]] = float("-inf")
+        most, pieces = log_probs.topk(min(NUM_ALTERNATIVES, log_probs.size(1) - 2), dim=1)
+        alternatives = tuple(
+            tuple(map(Alternative, row, self._labels(row), chances, strict=True))
+            for row, chances in zip(pieces.tolist(), most.exp().tolist(), strict=True)
+        )
+        cross = model.attentions(src, src_mask, tgt_in).cross
+        return Explored(
+            best,
+            tuple(ids),
+            tuple(self._labels(ids)),
+            (*tokenizer.source_pieces(src[0, :-1].tolist()), END),
+            tuple(tokenizer.align_source(best.source)[1]),
+            tuple(tokenizer.target_words(ids)),
+            alternatives,
+            None if cross is None else cross[0].float().cpu().numpy(),
+        )
+
+    def _labels(self, ids: list[int]) -> list[str]:
+        texts = self.run.tokenizer.target_pieces(ids)
+        return [END if each == self._eos else text for each, text in zip(ids, texts, strict=True)]
+
+    def _shifted(self, tgt: Tensor) -> Tensor:
+        """[1, T] as the decoder reads it: BOS before, without the last."""
+        return torch.nn.functional.pad(tgt[:, :-1], (1, 0), value=self.run.translator.bos_id)
+
+    def _holding(self, choices: Choices, length: int) -> AbstractContextManager[None]:
+        """The attention held over `length` source positions."""
+        rows = {}
+        for position, sources in choices.pins.items():
+            rows[position] = torch.zeros(length, device=self.run.device)
+            rows[position][list(sources)] = 1 / len(sources)
+        modules = self.run.translator.decoder.cross_attentions  # type: ignore[union-attr]
+        return holding(modules[choices.layer], rows) if modules else nullcontext()
+
+    def _settings(self, choices: Choices, settings: DecodingSettings) -> DecodingSettings:
+        """Settings under which a prefix that ends the sentence leaves nothing but the end."""
+        if self._eos not in choices.prefix:
+            return settings
+        return replace(settings, max_length=len(choices.prefix) - 1, min_length=0)
+
+    def _is_one(self, line: str) -> bool:
+        """Whether a line is translated as one: it has words, and not too many."""
+        [ids] = self.run.tokenizer.encode_source([line])
+        return 1 < len(ids) <= self.run.most_pieces
+
+    @property
+    def _eos(self) -> int:
+        return self.run.translator.eos_id
