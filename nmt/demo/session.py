@@ -147,28 +147,30 @@ class Explorer:
                 Translation(line, text, each.score, each.log_prob, line.split(), text.split())
                 for text, each in zip(texts, found, strict=True)
             )
-            return self._explored(src, [*found[0].ids, self._eos], replace(best, others=tuple(others)))
+            ids = [*found[0].ids, self._eos]
+            words = self.run.tokenizer.target_words(ids)
+            return self._explored(src, ids, words, replace(best, others=tuple(others)))
 
     @torch.inference_mode()
     def force(self, line: str, target: str) -> Explored:
         """A given translation. Raises UserError where it, or the line, is longer than the model can read."""
-        [src_ids], [ids] = (
-            self.run.tokenizer.encode_source([line]),
-            self.run.tokenizer.encode_target([target]),
-        )
+        [src_ids] = self.run.tokenizer.encode_source([line])
+        ids, target_words = self.run.tokenizer.align_target(target)
         longest = self.run.translator.max_length
         if longest is not None and max(len(src_ids), len(ids)) > longest:
             raise UserError(f"a sentence has more than the {longest} pieces that the model can read")
         src, tgt = self.run.pad([src_ids]), self.run.pad([ids])
         [found] = force_decode(self.run.translator, src, self._shifted(tgt), tgt)
-        words = line.split(), target.split()
-        return self._explored(src, ids, Translation(line, target, found.score, found.log_prob, *words))
+        best = Translation(line, target, found.score, found.log_prob, line.split(), target.split())
+        return self._explored(src, ids, target_words, best)
 
     def cost(self, line: str, choices: Choices, held: Explored) -> float:
         """What holding costs, in nats: log p of the best free translation that begins alike, less that of `held`."""
         return self.explore(line, replace(choices, pins={})).best.log_prob - held.best.log_prob
 
-    def _explored(self, src: Tensor, ids: list[int], best: Translation) -> Explored:
+    def _explored(
+        self, src: Tensor, ids: list[int], target_words: list[int], best: Translation
+    ) -> Explored:
         """All about the translation `ids`, its end included, of `src` [1, S]."""
         model, tokenizer = self.run.translator, self.run.tokenizer
         tgt_in, src_mask = self._shifted(self.run.pad([ids])), padding_mask(src, model.pad_id)
@@ -186,7 +188,7 @@ class Explorer:
             tuple(self._labels(ids)),
             (*tokenizer.source_pieces(src[0, :-1].tolist()), END),
             tuple(tokenizer.align_source(best.source)[1]),
-            tuple(tokenizer.target_words(ids)),
+            tuple(target_words),
             alternatives,
             None if cross is None else cross[0].float().cpu().numpy(),
         )

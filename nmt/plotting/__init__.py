@@ -6,7 +6,7 @@ Figures are drawn without pyplot, which would keep them all in memory. Matplotli
 import importlib
 from typing import Any
 
-from nmt.plotting.sentence import Sentence
+from nmt.plotting.sentence import Group, Sentence
 
 _MODULES = {
     "bleu_by_length": "curves",
@@ -22,7 +22,7 @@ _MODULES = {
     "heatmap": "heatmaps",
     "alignment_page": "webpage",
 }
-__all__ = ["Sentence", *_MODULES]
+__all__ = ["Group", "Sentence", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

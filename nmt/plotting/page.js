@@ -3,12 +3,17 @@ for (const section of document.querySelectorAll("section")) {
   const words = side => Array.from(section.querySelectorAll(`.${side} .word`));
   const lists = {source: words("source"), target: words("target")};
   const cells = Array.from(section.querySelectorAll("tbody tr"), row => Array.from(row.querySelectorAll("td")));
+  // Only cells with a weight have a style: [source word, target word, weight].
+  const weighted = Array.from(section.querySelectorAll("td[style]"), cell =>
+    [cell.cellIndex - 1, cell.parentElement.sectionRowIndex, Number(cell.style.getPropertyValue("--w"))]);
+  const pair = section.querySelector(".pair"), svg = pair.querySelector("svg");
   const said = section.querySelector(".said");
   const other = {source: "target", target: "source"};
   let pinned = null;
 
   const clear = () => {
-    for (const element of section.querySelectorAll(".word, td")) element.classList.remove("chosen", "column");
+    for (const element of section.querySelectorAll(".chosen")) element.classList.remove("chosen", "column");
+    svg.classList.remove("pointed");
     for (const word of [...lists.source, ...lists.target]) {
       word.classList.remove("gold");
       word.style.removeProperty("--w");
@@ -19,6 +24,8 @@ for (const section of document.querySelectorAll("section")) {
   const show = (side, index) => {
     clear();
     lists[side][index].classList.add("chosen");
+    svg.classList.add("pointed");
+    for (const curve of svg.querySelectorAll(`[data-${side}="${index}"]`)) curve.classList.add("chosen");
     const line = side === "target" ? cells[index] : cells.map(row => row[index]);
     for (const cell of line) {
       cell.classList.add("chosen");
@@ -38,6 +45,22 @@ for (const section of document.querySelectorAll("section")) {
       + (side === "target" ? "attends to: " : "is attended by: ")
       + (largest.map(text => `\u2068${text}\u2069`).join(", ") || "nothing");
   };
+  const draw = () => {
+    const frame = pair.getBoundingClientRect();
+    svg.replaceChildren(...weighted.filter(([, , weight]) => weight >= 0.05).map(([source, target, weight]) => {
+      const [above, below] = [lists.source[source], lists.target[target]].map(word => word.getBoundingClientRect());
+      const [x1, x2] = [above, below].map(box => box.left + box.width / 2 - frame.left);
+      const [y1, y2] = [above.bottom - frame.top, below.top - frame.top], middle = (y1 + y2) / 2;
+      const curve = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      curve.setAttribute("d", `M${x1} ${y1}C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`);
+      curve.setAttribute("stroke-width", 0.5 + 5 * weight);
+      curve.setAttribute("opacity", 0.2 + 0.6 * weight);
+      Object.assign(curve.dataset, {source, target});
+      return curve;
+    }));
+    if (pinned) show(...pinned);
+  };
+  new ResizeObserver(draw).observe(pair);
   const rest = () => pinned ? show(...pinned) : clear();
   const pin = (side, index) => {
     const same = pinned && pinned[0] === side && pinned[1] === index;
@@ -67,4 +90,17 @@ for (const section of document.querySelectorAll("section")) {
       lists[side][next].focus();
     });
   });
+}
+for (const series of document.querySelectorAll(".series")) {
+  const label = series.querySelector("label"), slider = series.querySelector("input");
+  const sections = Array.from(series.querySelectorAll("section"));
+  const move = () => {
+    sections.forEach((section, index) => { section.hidden = index !== Number(slider.value); });
+    const title = sections[slider.value].querySelector("h2").textContent;
+    series.querySelector("output").textContent = title;
+    slider.setAttribute("aria-valuetext", title);
+  };
+  label.hidden = false;
+  slider.addEventListener("input", move);
+  move();
 }

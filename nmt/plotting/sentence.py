@@ -11,13 +11,25 @@ LONGEST_LABEL = 40  # characters
 
 
 class Sentence(NamedTuple):
-    """Weights [T, S] between S source and T target labels; `gold` has links (source, target), both from 0."""
+    """Weights [T, S] between S source and T target labels; `gold` has links (source, target), both from 0.
+
+    note: a line of text that a page shows below the title.
+    """
 
     weights: Any
     source: Sequence[str]
     target: Sequence[str]
     title: str | None = None
     gold: Iterable[tuple[int, int]] | None = None
+    note: str | None = None
+
+
+class Group(NamedTuple):
+    """Sentences that a page shows together: beside each other, or as a series, one at a time, with a slider."""
+
+    title: str
+    sentences: Sequence[Sentence]
+    is_series: bool
 
 
 def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArray[np.float64]:

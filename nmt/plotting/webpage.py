@@ -6,32 +6,39 @@ one script is that of `page.js`, and the page's own policy lets a browser run no
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import count
 from pathlib import Path
 
-from nmt.plotting.sentence import Sentence, drawable, fitting
+from nmt.plotting.sentence import Group, Sentence, drawable, fitting
 
+HELP = """Point at a word, tap it, or go to it with Tab and the arrow keys: the shade and the number below each word of
+the other side are its attention weights, in hundredths; so is the width of the curves. A click or Enter holds the choice,
+Escape lets it go. In a table, columns are source words and rows target words; outlined cells are gold links."""
 STYLE, SCRIPT = (Path(__file__).with_name(name).read_text("utf-8") for name in ("page.css", "page.js"))
 
 
 def alignment_page(
-    sentences: Sequence[Sentence],
+    sentences: Sequence[Sentence | Group],
     *,
     title: str,
     source_lang: str | None = None,
     target_lang: str | None = None,
+    is_part: bool = False,
 ) -> str:
     """An HTML page of sentences: pointing at a word (or Tab and the arrow keys) shades the words of the other side.
 
     A click or Enter holds the choice. Below stands the whole of the weights [T, S] as a table, in hundredths,
     which a browser without scripts shows too; gold links are outlined. The languages (such as "zh") tell the
-    browser which fonts and voices fit. Raises ValueError where the labels of a sentence do not fit its weights.
+    browser which fonts and voices fit. A page that `is_part` of another has no heading. Raises ValueError where the labels of a sentence do not fit its weights.
     """
+    numbers, langs = count(1), (source_lang, target_lang)
     sections = [
-        _section(number, sentence, source_lang, target_lang)
-        for number, sentence in enumerate(sentences, start=1)
+        _group(each, numbers, *langs) if isinstance(each, Group) else _section(next(numbers), each, *langs)
+        for each in sentences
     ]
+    heading = "" if is_part else f'<h1 dir="auto">{_text(title)}</h1>\n<p>{HELP}</p>\n'
     # The policy, with the script's digest, stops whatever a mistake in escaping might let through.
     digest = base64.b64encode(hashlib.sha256(f"\n{SCRIPT}".encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -47,15 +54,26 @@ def alignment_page(
 </head>
 <body>
 <main>
-<h1 dir="auto">{_text(title)}</h1>
-<p>Point at a word, tap it, or go to it with Tab and the arrow keys: the shade and the number below each word of the
-other side are its attention weights, in hundredths. A click or Enter holds the choice, Escape lets it go.
-In a table, columns are source words and rows target words; outlined cells are gold links.</p>
-{"".join(sections)}</main>
+{heading}{"".join(sections)}</main>
 <script>
 {SCRIPT}</script>
 </body>
 </html>
+"""
+
+
+def _group(group: Group, numbers: Iterator[int], source_lang: str | None, target_lang: str | None) -> str:
+    sections = "".join(_section(next(numbers), each, source_lang, target_lang) for each in group.sentences)
+    last, slider = len(group.sentences) - 1, ""
+    if group.is_series:
+        slider = (
+            f'<label hidden>time <input type="range" min="0" max="{last}" value="{last}"><output></output></label>'
+        )
+    return f"""<div class="group {"series" if group.is_series else "beside"}">
+<h2 dir="auto">{_text(group.title)}</h2>
+{slider}<div class="members">
+{sections}</div>
+</div>
 """
 
 
@@ -75,7 +93,9 @@ def _section(number: int, sentence: Sentence, source_lang: str | None, target_la
     )
     return f"""<section aria-labelledby="title-{number}">
 <h2 id="title-{number}" dir="auto">{_text(title)}</h2>
-{_words("source", sentence.source, source_lang)}{_words("target", sentence.target, target_lang)}
+{"" if sentence.note is None else f'<p class="note" dir="auto">{_text(sentence.note)}</p>'}
+<div class="pair"><svg aria-hidden="true"></svg>
+{_words("source", sentence.source, source_lang)}{_words("target", sentence.target, target_lang)}</div>
 <p class="said" aria-live="polite"></p>
 <div class="scroll" role="region" aria-label="weights of sentence {number}" tabindex="0">
 <table>

@@ -1,10 +1,12 @@
 """Pictures and statistics of the cross-attention at each validation."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 
@@ -12,10 +14,14 @@ from nmt import alignment, plotting, ranks
 from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
+from nmt.decoding import DecodingSettings
 from nmt.run.aligning import AligningModel
+from nmt.run.history import FILE, History
+from nmt.run.translating import TranslatingModel
 from nmt.settings import Whole
 from nmt.training.callbacks.writers import tensorboard_writers
 
+_GREEDY = DecodingSettings(beam_size=1)
 MOST_FRAMES = 100  # of an animation: its file must not grow with the length of training
 
 
@@ -26,7 +32,8 @@ class DrawAlignments(Callback):
     the weights belongs to the piece that step t emits). Draws `num_sentences` fixed sentences, as images
     `val/alignment/ROW` and as PNG files in `directory`: the mean over heads of the model's layer of alignment, else of
     all layers. Several layers or heads are drawn each, as `val/heads/ROW`. At the end of training each sentence's
-    heatmaps become an animation.
+    heatmaps become an animation. `history.npz` in `directory` keeps their weights, error and greedy translations of all
+    validations, and `index.html` shows them with a slider.
     """
 
     # The first where the data have gold alignments, all of them where the model has attention.
@@ -65,8 +72,11 @@ class DrawAlignments(Callback):
             pl_module.log("val/aer", score.aer, rank_zero_only=False)
             pl_module.progress["val/aer"] = f"{score.aer:.3f}"
         if trainer.is_global_zero:
-            for row in fixed_sentences(data, sorted(collected), self.num_sentences):
+            rows = fixed_sentences(data, sorted(collected), self.num_sentences)
+            for row in rows:
                 self._draw(trainer, model, data, row)
+            if rows:
+                self._remember(trainer, model, data, rows, collected)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
@@ -88,6 +98,37 @@ class DrawAlignments(Callback):
             grid = [[model.between_words(head, *pair) for head in each] for each in heads]
             self._show(trainer, plotting.head_grid(grid, *labels, title=title, gold=gold), "heads", row)
 
+    def _remember(
+        self,
+        trainer: L.Trainer,
+        model: AligningModel,
+        data: TranslationDataModule,
+        rows: list[int],
+        weights: dict[int, torch.Tensor],
+    ) -> None:
+        """Add this validation to the run's history."""
+        examples = [data.val_text[row] for row in rows]
+        sources, targets = ([each[side] for each in examples] for side in ("src", "tgt"))
+        greedy = TranslatingModel(model.tokenizer, model.translator).translate(sources, _GREEDY)
+        between = [
+            model.between_words(weights[row], *pair)[None].astype(np.float16)
+            for row, *pair in zip(rows, sources, targets, strict=True)
+        ]
+        history = History(
+            steps=np.array([trainer.global_step]),
+            rows=np.array(rows),
+            source=np.array(sources),
+            target=np.array(targets),
+            translations=np.array([[each.text for each in greedy]]),
+            aer=np.array([_errors(model, data, rows, weights)]),
+            weights=between,
+            gold=[_gold(example) for example in examples],
+        )
+        if (self.directory / FILE).exists():
+            history = history.after(History.load(self.directory))
+        page = plotting.alignment_page(history.groups(), title="Attention at each validation")
+        history.save(self.directory, page)
+
     def _show(self, trainer: L.Trainer, figure: Any, kind: str, row: int) -> None:
         step = trainer.global_step
         prefix = "val" if kind == "alignment" else f"val_{kind}"
@@ -95,6 +136,21 @@ class DrawAlignments(Callback):
         image = plotting.to_array(figure)
         for writer in tensorboard_writers(trainer):
             writer.add_image(f"val/{kind}/{row}", image, step, dataformats="HWC")
+
+
+def _errors(
+    model: AligningModel, data: TranslationDataModule, rows: Sequence[int], weights: dict[int, torch.Tensor]
+) -> list[float]:
+    """The alignment error of each row, NaN without gold."""
+    if "alignment" not in data.val_text.column_names:
+        return [np.nan] * len(rows)
+    return [model.alignment_error(data.val_text, weights, [row]).aer for row in rows]
+
+
+def _gold(example: dict[str, str]) -> np.ndarray:
+    """The sure links [G, 2] of an example."""
+    links = alignment.parse_talp(example["alignment"])[0] if "alignment" in example else ()
+    return np.array(sorted(links), dtype=int).reshape(-1, 2)
 
 
 def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -> list[int]:

@@ -1,0 +1,86 @@
+"""What a run's attention was at each validation: a few sentences, as plain arrays in one small file."""
+
+import io
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from nmt.files import write_together
+from nmt.plotting import Group, Sentence
+
+FILE, PAGE = "history.npz", "index.html"
+MOST_ON_PAGE = 100  # validations: the page must not grow with the length of training
+
+
+@dataclass(frozen=True)
+class History:
+    """K sentences at N validations.
+
+    steps [N]; rows [K] of the validation set; source, target [K]: texts, the target as the reference; translations
+    [N, K]: by greedy search; aer [N, K]: alignment error rates, NaN without gold; weights: K arrays [N, T, S] between
+    the words of source and forced reference; gold: K arrays [G, 2] of sure links (source, target).
+    """
+
+    steps: np.ndarray
+    rows: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    translations: np.ndarray
+    aer: np.ndarray
+    weights: list[np.ndarray]
+    gold: list[np.ndarray]
+
+    @classmethod
+    def load(cls, directory: Path) -> "History":
+        """What `save` wrote. Raises OSError where there is none."""
+        with np.load(directory / FILE) as arrays:
+            number = len(arrays["rows"])
+            plain = {name: arrays[name] for name in ("steps", "rows", "source", "target", "translations", "aer")}
+            each = {name: [arrays[f"{name}_{k}"] for k in range(number)] for name in ("weights", "gold")}
+        return cls(**plain, **each)
+
+    def after(self, earlier: "History") -> "History":
+        """Both, without those of `earlier` that are not before this one: a resumed run validates again."""
+        if not np.array_equal(self.rows, earlier.rows) or not np.array_equal(self.source, earlier.source):
+            return self
+        kept = earlier.steps < self.steps.min()
+        joined = {
+            name: np.concatenate((getattr(earlier, name)[kept], getattr(self, name)))
+            for name in ("steps", "translations", "aer")
+        }
+        pairs = zip(earlier.weights, self.weights, strict=True)
+        return replace(
+            self, **joined, weights=[np.concatenate((before[kept], now)) for before, now in pairs]
+        )
+
+    def save(self, directory: Path, page: str) -> None:
+        """Write the arrays and the page that shows them, both or none."""
+        plain = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        for name in ("weights", "gold"):
+            plain |= {f"{name}_{k}": value for k, value in enumerate(getattr(self, name))}
+        content = io.BytesIO()
+        np.savez_compressed(content, **plain)
+        write_together({directory / FILE: content.getvalue(), directory / PAGE: page})
+
+    def groups(self) -> list[Group]:
+        """Each sentence as a series over the last validations."""
+        return [
+            Group(
+                f"sentence {self.rows[k]}: {self.source[k]}",
+                [self._sentence(n, k) for n in range(len(self.steps))[-MOST_ON_PAGE:]],
+                is_series=True,
+            )
+            for k in range(len(self.rows))
+        ]
+
+    def _sentence(self, n: int, k: int) -> Sentence:
+        error = "" if np.isnan(self.aer[n, k]) else f" · AER {self.aer[n, k]:.2f}"
+        return Sentence(
+            self.weights[k][n],
+            str(self.source[k]).split(),
+            str(self.target[k]).split(),
+            title=f"step {self.steps[n]}{error}",
+            gold=[(int(i), int(j)) for i, j in self.gold[k]],
+            note=f"greedy: {self.translations[n, k]}",
+        )
