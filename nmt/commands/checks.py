@@ -4,6 +4,7 @@ Each function has the name of its command, and takes its configuration and the o
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,10 @@ def translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     check_folders(cfg, "output", "alignments", made=["page"], folders=["heatmaps"], read=read)
     _check_inputs(*(cfg[key] for key in read))
     check_run(cfg)
+    if cfg.beside is not None:
+        if cfg.page is None:
+            raise UserError(f"beside={cfg.beside} has no effect without page=FILE: leave it out")
+        check_run(cfg, "beside")
 
 
 def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
@@ -100,6 +105,13 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
     if OmegaConf.is_list(cfg.compare):
         _check_inputs(*cfg.compare)
     check_folders(cfg, "output")
+
+
+def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise UserError without gradio, and for a run that is not there."""
+    if find_spec("gradio") is None:
+        raise UserError("the demo needs gradio: pip install -e '.[demo]'")
+    check_run(cfg)
 
 
 def _check_inputs(*files: str | None) -> None:

@@ -80,6 +80,7 @@ class Translate(OfARun, total=False):
     alignments: PathText | None
     heatmaps: PathText | None
     page: Page | None
+    beside: PathText | list[PathText] | None
     num_best: Count
     int8: bool
     block_size: Count
@@ -117,6 +118,13 @@ class Compare(TypedDict, total=False):
     trusted: list[str]
 
 
+class Demo(OfARun, total=False):
+    run: PathText | Annotated[list[PathText], Field(min_length=1)]
+    host: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65535)]
+    share: bool
+
+
 class Benchmark(TypedDict, total=False):
     attentions: list[str] | None
     variants: dict[str, list[str]] | None
@@ -143,7 +151,7 @@ class Benchmark(TypedDict, total=False):
 
 
 OF_COMMANDS: dict[str, Any] = {
-    each.__name__.lower(): each for each in (Train, Evaluate, Translate, Align, Compare, Benchmark)
+    each.__name__.lower(): each for each in (Train, Evaluate, Translate, Align, Compare, Benchmark, Demo)
 }
 
 

@@ -4,7 +4,9 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 
 from nmt import alignment, plotting
@@ -54,7 +56,7 @@ def translate(cfg: DictConfig) -> None:
     if cfg.alignments is not None:
         _write(cfg.alignments, [alignment.format_pharaoh(each.links) for each in results])
     pictures = {
-        number: plotting.Sentence(each.weights, each.source_words, each.target_words, title=f"line {number}")
+        number: _picture(each, f"line {number}")
         for number, each in enumerate(results, 1)
         if each.weights is not None and each.weights.size
     }
@@ -62,7 +64,35 @@ def translate(cfg: DictConfig) -> None:
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
         title = f"Translations by {run.directory.name}"
-        plotting.write_page(pictures, cfg.page, title=title, languages=run.languages)
+        shown = pictures if cfg.beside is None else _side_by_side(cfg, run, results, decoding, how)
+        plotting.write_page(shown, cfg.page, title=title, languages=run.languages)
+
+
+def _picture(translation: Translation, title: str, note: str | None = None) -> plotting.Sentence:
+    source, target = translation.source_words, translation.target_words
+    weights = np.zeros((len(target), len(source))) if translation.weights is None else translation.weights
+    return plotting.Sentence(weights, source, target, title=title, note=note)
+
+
+def _side_by_side(
+    cfg: DictConfig, run: Run, results: list[Translation], decoding: DecodingSettings, how: dict[str, Any]
+) -> dict[int, plotting.Group]:
+    """Each line as the run translated it, and as those of `beside` do, which begin with the same prefix."""
+    lines = [each.source for each in results]
+    prefixes = None if cfg.prefixes is None else list(read_lines(Path(cfg.prefixes)))
+    found = [(run.name, results)]
+    for path in [cfg.beside] if isinstance(cfg.beside, str) else cfg.beside:
+        other = Run.load(path, **how)
+        check_decoding(decoding, other.translator, num_best=1)
+        found.append((other.name, other.translate(lines, decoding, prefixes=prefixes)))
+    groups = {}
+    for number, each in enumerate(zip(*(translations for _, translations in found), strict=True), 1):
+        members = [
+            _picture(own, f"{name}, log p {own.log_prob:.2f}", own.text)
+            for (name, _), own in zip(found, each, strict=True)
+        ]
+        groups[number] = plotting.Group(f"line {number}", members, is_series=False)
+    return groups
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:

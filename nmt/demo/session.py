@@ -54,10 +54,10 @@ class Alternative(NamedTuple):
 class Explored:
     """A translation with all that can be asked of it.
 
-    best: text, log-probability, words and weights between words; `.others` are the rest of the n-best list. ids, labels:
-    its pieces and their texts, the end included. alternatives: of each position. weights [L, K, T, S]: of each layer and
-    head. source_words, target_words: the word of each piece, -1 for the end. A line that is empty, or was translated
-    in parts because it is so long, has `best` alone.
+    best: text, log-probability and words; `.others` are the rest of the n-best list. ids, labels: its pieces and their
+    texts, the end included. alternatives: of each position. weights [L, K, T, S]: of each layer and head. source_words,
+    target_words: the word of each piece, -1 for the end. A line that is empty, or was translated in parts because it is
+    so long, has `best` alone, with weights between words.
     """
 
     best: Translation
@@ -107,8 +107,21 @@ class Explorer:
     def __init__(self, run: Run, decoding: DecodingSettings = BEAM) -> None:
         self.run, self.decoding = run, decoding
 
+    @property
+    def num_layers(self) -> int:
+        """How many layers attend to the source."""
+        return max(1, len(self._attentions))
+
+    @property
+    def num_heads(self) -> int:
+        return max((getattr(each, "num_heads", 1) for each in self._attentions), default=1)
+
+    @property
+    def _attentions(self) -> list[torch.nn.Module]:
+        return self.run.translator.decoder.cross_attentions  # type: ignore[union-attr, return-value]
+
     @torch.inference_mode()
-    def stream(self, line: str, choices: Choices = Choices()) -> Iterator[str]:  # noqa: B008
+    def stream(self, line: str, choices: Choices = Choices()) -> Iterator[str]:
         """The greedy translation as it grows, a piece at a time; nothing for a line that is empty or too long."""
         if not self._is_one(line):
             return
@@ -119,7 +132,8 @@ class Explorer:
         state = model.init_state(memory)
         settings = self._settings(choices, DecodingSettings(beam_size=1))
         constraints = Constraints(model, mask.sum(dim=1), settings, self.run.pad([prefix]))
-        piece, ids = src.new_full((1,), model.bos_id), []
+        piece = src.new_full((1,), model.bos_id)
+        ids: list[int] = []
         while True:
             with self._holding(choices, src.size(1)):
                 logits, state, _ = model.step(piece, state, memory)
@@ -130,7 +144,7 @@ class Explorer:
             yield self.run.tokenizer.decode([ids])[0]
 
     @torch.inference_mode()
-    def explore(self, line: str, choices: Choices = Choices()) -> Explored:  # noqa: B008
+    def explore(self, line: str, choices: Choices = Choices()) -> Explored:
         """The best translation that begins as chosen while the attention is held as chosen."""
         if not self._is_one(line):
             return Explored(self.run.translate([line], self.decoding)[0])
@@ -164,13 +178,11 @@ class Explorer:
         best = Translation(line, target, found.score, found.log_prob, line.split(), target.split())
         return self._explored(src, ids, target_words, best)
 
-    def cost(self, line: str, choices: Choices, held: Explored) -> float:
-        """What holding costs, in nats: log p of the best free translation that begins alike, less that of `held`."""
-        return self.explore(line, replace(choices, pins={})).best.log_prob - held.best.log_prob
+    def free(self, line: str, choices: Choices) -> Explored:
+        """The best translation that begins as chosen with nothing held: what holding costs is measured against it."""
+        return self.explore(line, replace(choices, pins={}))
 
-    def _explored(
-        self, src: Tensor, ids: list[int], target_words: list[int], best: Translation
-    ) -> Explored:
+    def _explored(self, src: Tensor, ids: list[int], target_words: list[int], best: Translation) -> Explored:
         """All about the translation `ids`, its end included, of `src` [1, S]."""
         model, tokenizer = self.run.translator, self.run.tokenizer
         tgt_in, src_mask = self._shifted(self.run.pad([ids])), padding_mask(src, model.pad_id)
@@ -178,7 +190,7 @@ class Explorer:
         log_probs[:, [model.pad_id, model.bos_id]] = float("-inf")
         most, pieces = log_probs.topk(min(NUM_ALTERNATIVES, log_probs.size(1) - 2), dim=1)
         alternatives = tuple(
-            tuple(map(Alternative, row, self._labels(row), chances, strict=True))
+            tuple(Alternative(*each) for each in zip(row, self._labels(row), chances, strict=True))
             for row, chances in zip(pieces.tolist(), most.exp().tolist(), strict=True)
         )
         cross = model.attentions(src, src_mask, tgt_in).cross
@@ -207,8 +219,7 @@ class Explorer:
         for position, sources in choices.pins.items():
             rows[position] = torch.zeros(length, device=self.run.device)
             rows[position][list(sources)] = 1 / len(sources)
-        modules = self.run.translator.decoder.cross_attentions  # type: ignore[union-attr]
-        return holding(modules[choices.layer], rows) if modules else nullcontext()
+        return holding(self._attentions[choices.layer], rows) if rows else nullcontext()
 
     def _settings(self, choices: Choices, settings: DecodingSettings) -> DecodingSettings:
         """Settings under which a prefix that ends the sentence leaves nothing but the end."""

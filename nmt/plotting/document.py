@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nmt.plotting.files import to_html, to_png, to_svg
 from nmt.plotting.heatmaps import heatmap
-from nmt.plotting.sentence import Sentence
+from nmt.plotting.sentence import Group, Sentence
 from nmt.plotting.webpage import alignment_page
 
 
@@ -19,7 +19,11 @@ def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path) -> 
 
 
 def write_page(
-    sentences: Mapping[int, Sentence], path: str | Path, *, title: str, languages: tuple[str, str] | None
+    sentences: Mapping[int, Sentence] | Mapping[int, Sentence | Group],
+    path: str | Path,
+    *,
+    title: str,
+    languages: tuple[str, str] | None,
 ) -> None:
     """Write sentences as an interactive page; `languages` are those of source and target."""
     source_lang, target_lang = languages or (None, None)

@@ -47,6 +47,9 @@ for (const section of document.querySelectorAll("section")) {
   };
   const draw = () => {
     const frame = pair.getBoundingClientRect();
+    // Curves would cross the words of a list that takes several lines: there only those of the chosen word are seen.
+    const lines = words => new Set(words.map(word => word.offsetTop)).size;
+    svg.classList.toggle("wrapped", lines(lists.source) > 1 || lines(lists.target) > 1);
     svg.replaceChildren(...weighted.filter(([, , weight]) => weight >= 0.05).map(([source, target, weight]) => {
       const [above, below] = [lists.source[source], lists.target[target]].map(word => word.getBoundingClientRect());
       const [x1, x2] = [above, below].map(box => box.left + box.width / 2 - frame.left);

@@ -14,8 +14,8 @@ from pathlib import Path
 from nmt.plotting.sentence import Group, Sentence, drawable, fitting
 
 HELP = """Point at a word, tap it, or go to it with Tab and the arrow keys: the shade and the number below each word of
-the other side are its attention weights, in hundredths; so is the width of the curves. A click or Enter holds the choice,
-Escape lets it go. In a table, columns are source words and rows target words; outlined cells are gold links."""
+the other side are its attention weights, in hundredths; so is the width of the curves. A click or Enter holds the
+choice, Escape lets it go. In a table, columns are source words and rows target words; outlined cells are gold links."""
 STYLE, SCRIPT = (Path(__file__).with_name(name).read_text("utf-8") for name in ("page.css", "page.js"))
 
 
@@ -31,7 +31,8 @@ def alignment_page(
 
     A click or Enter holds the choice. Below stands the whole of the weights [T, S] as a table, in hundredths,
     which a browser without scripts shows too; gold links are outlined. The languages (such as "zh") tell the
-    browser which fonts and voices fit. A page that `is_part` of another has no heading. Raises ValueError where the labels of a sentence do not fit its weights.
+    browser which fonts and voices fit. A page that `is_part` of another has no heading. Raises ValueError where the
+    labels of a sentence do not fit its weights.
     """
     numbers, langs = count(1), (source_lang, target_lang)
     sections = [
@@ -52,7 +53,7 @@ def alignment_page(
 <style>
 {STYLE}</style>
 </head>
-<body>
+<body{' class="part"' if is_part else ""}>
 <main>
 {heading}{"".join(sections)}</main>
 <script>
@@ -66,9 +67,8 @@ def _group(group: Group, numbers: Iterator[int], source_lang: str | None, target
     sections = "".join(_section(next(numbers), each, source_lang, target_lang) for each in group.sentences)
     last, slider = len(group.sentences) - 1, ""
     if group.is_series:
-        slider = (
-            f'<label hidden>time <input type="range" min="0" max="{last}" value="{last}"><output></output></label>'
-        )
+        slider = f'<input type="range" min="0" max="{last}" value="{last}">'
+        slider = f"<label hidden>validation {slider}<output></output></label>"
     return f"""<div class="group {"series" if group.is_series else "beside"}">
 <h2 dir="auto">{_text(group.title)}</h2>
 {slider}<div class="members">
@@ -112,10 +112,11 @@ def _words(side: str, words: Sequence[str], lang: str | None) -> str:
     buttons = "".join(
         f'<button type="button" class="word" aria-pressed="false">{_text(word)}</button>\n' for word in words
     )
-    return f"""<div class="name">{side}</div>
-<div class="words {side}" role="group" aria-label="{side} words" dir="auto"{_lang(lang)}>
+    name = f'<div class="name">{side}</div>\n'
+    list_of_words = f"""<div class="words {side}" role="group" aria-label="{side} words" dir="auto"{_lang(lang)}>
 {buttons}</div>
 """
+    return name + list_of_words if side == "source" else list_of_words + name  # the curves are between
 
 
 def _cell(weight: float, is_gold: bool) -> str:

@@ -102,6 +102,11 @@ class Run(TranslatingModel, AligningModel):
         return cls(first.directory, first.config, first.tokenizer, ensemble, trusted=first.trusted)
 
     @property
+    def name(self) -> str:
+        """Its directory's name and that of the folder above, which says what was chosen."""
+        return "/".join(self.directory.resolve().parts[-2:])
+
+    @property
     def languages(self) -> tuple[str, str] | None:
         """The languages that the run was trained on, source and target; None where it does not say."""
         src, tgt = (OmegaConf.select(self.config, f"data.{key}") for key in ("src_lang", "tgt_lang"))

@@ -76,11 +76,11 @@ def claimed(run_dir: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def check_run(config: DictConfig) -> None:
+def check_run(config: DictConfig, key: str = "run") -> None:
     """Raise UserError where a command's `run`, or one of its list, is no run directory or lacks the checkpoint."""
-    if config.run is None:
-        raise UserError("run is required: give run=RUN_DIR")
-    for each in config.run if OmegaConf.is_list(config.run) else [config.run]:
+    if (paths := config[key]) is None:
+        raise UserError(f"{key} is required: give {key}=RUN_DIR")
+    for each in paths if OmegaConf.is_list(paths) else [paths]:
         directory = Path(each)
         if not directory.is_dir():
             raise UserError(f"{directory}: no such run directory")

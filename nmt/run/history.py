@@ -36,7 +36,9 @@ class History:
         """What `save` wrote. Raises OSError where there is none."""
         with np.load(directory / FILE) as arrays:
             number = len(arrays["rows"])
-            plain = {name: arrays[name] for name in ("steps", "rows", "source", "target", "translations", "aer")}
+            plain = {
+                name: arrays[name] for name in ("steps", "rows", "source", "target", "translations", "aer")
+            }
             each = {name: [arrays[f"{name}_{k}"] for k in range(number)] for name in ("weights", "gold")}
         return cls(**plain, **each)
 
@@ -50,9 +52,7 @@ class History:
             for name in ("steps", "translations", "aer")
         }
         pairs = zip(earlier.weights, self.weights, strict=True)
-        return replace(
-            self, **joined, weights=[np.concatenate((before[kept], now)) for before, now in pairs]
-        )
+        return replace(self, **joined, weights=[np.concatenate((before[kept], now)) for before, now in pairs])
 
     def save(self, directory: Path, page: str) -> None:
         """Write the arrays and the page that shows them, both or none."""

@@ -1,0 +1,197 @@
+"""The playground in a browser: gradio components around the functions of `session.py` and `views.py`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from nmt.demo import views
+from nmt.demo.session import Choices, Explored, Explorer
+from nmt.errors import UserError
+
+FRAME = (Path(__file__).with_name("frame.js")).read_text("utf-8")
+CSS = """iframe { border: 0; width: 100%; height: 10rem; }
+textarea { unicode-bidi: plaintext; text-align: start; }
+#best td, #best th { padding: .1rem 1rem .1rem 0; text-align: start; } #best th { font-weight: normal; opacity: .7; }
+#best td:nth-child(-n+2) { font-variant-numeric: tabular-nums; }"""
+MEAN = "mean"
+
+
+@dataclass
+class Situation:
+    """Where a person stands: the run, the line, what was chosen, the translation, and the piece that is pointed at."""
+
+    number: int = 0
+    line: str = ""
+    choices: Choices = Choices()  # noqa: RUF009
+    explored: Explored | None = None
+    position: int | None = None
+
+
+def build_app(explorers: Sequence[Explorer]) -> gr.Blocks:
+    """The page: a tab to translate and choose, one that shows runs side by side, one that shows them over time."""
+    with gr.Blocks(title="Translation playground", analytics_enabled=False) as app:
+        with gr.Tab("Translate"):
+            Playground(explorers).build()
+        with gr.Tab("Side by side", visible=len(explorers) > 1):
+            _side_by_side(explorers)
+        with gr.Tab("Over time"):
+            names = [each.run.name for each in explorers]
+            run = gr.Dropdown(names, value=names[0], type="index", label="run", visible=len(names) > 1)
+            history = gr.HTML(views.over_time(explorers[0]), js_on_load=FRAME, elem_id="history")
+            run.change(lambda number: views.over_time(explorers[number]), run, history)
+    return app
+
+
+def launch(app: gr.Blocks, *, host: str, port: int, share: bool, wait: bool = True) -> None:
+    """Serve until interrupted; or, without `wait`, return while a thread serves."""
+    app.launch(
+        server_name=host,
+        server_port=port,
+        share=share,
+        prevent_thread_lock=not wait,
+        quiet=not wait,
+        theme=gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"]),
+        css=CSS,
+        footer_links=[],
+    )
+
+
+def _side_by_side(explorers: Sequence[Explorer]) -> None:
+    line = gr.Textbox(label="text", elem_id="both-line")
+    target = gr.Textbox(
+        label="a translation for all of them (leave empty: each its own)", elem_id="both-target"
+    )
+    button = gr.Button("Translate", variant="primary", elem_id="both-go")
+    view = gr.HTML(js_on_load=FRAME, elem_id="both")
+
+    def show(line: str, target: str) -> str:
+        try:
+            return views.beside(explorers, line, target)
+        except UserError as error:
+            raise gr.Error(str(error)) from error
+
+    gr.on([button.click, line.submit, target.submit], show, [line, target], view)
+
+
+class Playground:
+    """The tab to translate and choose."""
+
+    def __init__(self, explorers: Sequence[Explorer]) -> None:
+        self.explorers = explorers
+
+    def build(self) -> None:
+        """Lay out the components and say what each event does."""
+        names = [each.run.name for each in self.explorers]
+        situation = gr.State(Situation())
+        with gr.Row():
+            line = gr.Textbox(label="text", lines=2, scale=4, elem_id="line")
+            go = gr.Button("Translate", variant="primary", scale=1, elem_id="go")
+        self.text = gr.Textbox(label="translation", interactive=False, lines=2, elem_id="text")
+        self.said = gr.HTML(elem_id="said")
+        with gr.Row():
+            run = gr.Dropdown(names, value=names[0], type="index", label="run", visible=len(names) > 1)
+            unit = gr.Radio(["words", "pieces"], value="words", label="shown by", elem_id="unit")
+            layer = self._numbers("layer", self.explorers[0].num_layers)
+            head = self._numbers("head", self.explorers[0].num_heads)
+        looks = [unit, layer, head]
+        self.view = gr.HTML(js_on_load=FRAME, elem_id="view")
+        gr.Markdown("Click a word of the translation to take another in its place, or to hold its attention.")
+        self.others = gr.Radio([], label="take another", visible=False, elem_id="others")
+        self.sources = gr.CheckboxGroup([], label="attend to", visible=False, elem_id="sources")
+        with gr.Row():
+            hold = gr.Button("Hold the attention", size="sm", elem_id="hold")
+            free = gr.Button("Start again", size="sm", elem_id="free")
+        self.best = gr.HTML(elem_id="best", apply_default_css=False)
+        shown = [situation, self.text, self.said, self.view, self.others, self.sources, self.best]
+
+        def start(number: int, line: str, *looks: Any) -> Iterator[dict]:
+            yield from self._translate(situation, Situation(number, line), looks)
+
+        def take(now: Situation, piece: int, *looks: Any) -> Iterator[dict]:
+            yield from self._translate(situation, self._taking(now, piece), looks)
+
+        def hold_it(now: Situation, words: list[int], *looks: Any) -> Iterator[dict]:
+            yield from self._translate(situation, self._holding(now, words, looks[1]), looks)
+
+        gr.on([go.click, line.submit, free.click], start, [run, line, *looks], shown)
+        self.others.input(take, [situation, self.others, *looks], shown)
+        hold.click(hold_it, [situation, self.sources, *looks], shown)
+        gr.on([each.input for each in looks], self._look, [situation, *looks], self.view)
+        self.view.select(self._point, [situation, unit], [situation, self.others, self.sources])
+        run.input(self._other_run, run, [layer, head])
+
+    def _numbers(self, label: str, number: int) -> gr.Dropdown:
+        return gr.Dropdown([MEAN, *range(number)], value=MEAN, label=label, visible=number > 1, elem_id=label)
+
+    def _other_run(self, number: int) -> list[gr.Dropdown]:
+        explorer = self.explorers[number]
+        return [self._numbers("layer", explorer.num_layers), self._numbers("head", explorer.num_heads)]
+
+    def _translate(self, state: gr.State, now: Situation, looks: Sequence[Any]) -> Iterator[dict]:
+        """Show the greedy translation as it grows, then the search's with all that belongs to it."""
+        explorer = self.explorers[now.number]
+        for text in explorer.stream(now.line, now.choices):
+            yield {self.text: text}
+        now = replace(now, explored=explorer.explore(now.line, now.choices), position=None)
+        assert now.explored is not None
+        yield {
+            state: now,
+            self.text: now.explored.best.text,
+            self.said: views.message(explorer, now.line, now.choices, now.explored),
+            self.view: self._look(now, *looks),
+            self.best: views.n_best(now.explored),
+            self.others: gr.Radio(visible=False),
+            self.sources: gr.CheckboxGroup(visible=False),
+        }
+
+    def _look(self, now: Situation, unit: Any, *chosen: Any) -> str:
+        if now.explored is None:
+            return ""
+        layer, head = (None if each == MEAN else each for each in chosen)
+        return views.attention(self.explorers[now.number], now.explored, unit, layer, head)
+
+    def _point(
+        self, now: Situation, unit: Any, event: gr.EventData
+    ) -> tuple[Situation, gr.Radio, gr.CheckboxGroup]:
+        """Open the alternatives to a word that was clicked, and the source words that it could attend to."""
+        assert now.explored is not None
+        position = now.explored.position(unit, event.index)
+        if position is None:
+            raise gr.Error(views.PARTS)
+        others = [
+            (f"{each.label}  {each.probability:.3f}", each.piece)
+            for each in now.explored.alternatives[position]
+        ]
+        label = f"instead of {now.explored.labels[position]} (piece {position})"
+        words = [(word, number) for number, word in enumerate(now.explored.best.source_words)]
+        has_attention = now.explored.weights is not None
+        return (
+            replace(now, position=position),
+            gr.Radio(others, value=None, label=f"take another {label}", visible=True),
+            gr.CheckboxGroup(words, value=[], label=f"attend, {label}, to", visible=has_attention),
+        )
+
+    def _taking(self, now: Situation, piece: int) -> Situation:
+        assert now.explored is not None
+        assert now.position is not None
+        pins = {position: words for position, words in now.choices.pins.items() if position <= now.position}
+        prefix = (*now.explored.ids[: now.position], piece)
+        return replace(now, choices=replace(now.choices, prefix=prefix, pins=pins))
+
+    def _holding(self, now: Situation, words: list[int], layer: Any) -> Situation:
+        """The attention of the chosen piece held; of a Transformer in the chosen layer, else the top one."""
+        if now.explored is None or now.position is None or not words:
+            raise gr.Error("Click a word of the translation, then tick the source words it shall attend to.")
+        pieces = now.explored.pieces_of(words)
+        if not pieces:
+            raise gr.Error("These source words have no pieces.")
+        top = self.explorers[now.number].num_layers - 1
+        choices = Choices(
+            now.explored.ids[: now.position],
+            {**now.choices.pins, now.position: pieces},
+            top if layer == MEAN else layer,
+        )
+        return replace(now, choices=choices)
