@@ -160,12 +160,12 @@ class Tokenizer:
         """As `align_source`, for the target side."""
         return _align(self._target, *self._cased([text]))
 
-    def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The text of each id; ▁ begins a word."""
-        return [self._source.id_to_piece(int(each)) for each in ids]
+    def source_pieces(self, text: str) -> list[str]:
+        """The text of each piece of a line, without its end; ▁ begins a word."""
+        return self._source.encode(*self._cased([text]), out_type=str)
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """As `source_pieces`, for the target side."""
+        """The text of each id; ▁ begins a word."""
         return [self._target.id_to_piece(int(each)) for each in ids]
 
     def target_words(self, ids: Sequence[int]) -> list[int]:

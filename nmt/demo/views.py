@@ -47,7 +47,7 @@ def message(explorer: Explorer, line: str, choices: Choices, explored: Explored)
         return PARTS if line.strip() else ""
     said = []
     if choices.prefix:
-        said.append(f"begins as chosen, for {len(choices.prefix)} pieces")
+        said.append(f"its first {len(choices.prefix)} pieces are as chosen")
     if choices.pins:
         free, log_prob = explorer.free(line, choices).best.log_prob, explored.best.log_prob
         of_layer = f" of layer {choices.layer}" if explorer.num_layers > 1 else ""

@@ -3,6 +3,7 @@
 import io
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class History:
         """What `save` wrote. Raises OSError where there is none."""
         with np.load(directory / FILE) as arrays:
             number = len(arrays["rows"])
-            plain = {
+            plain: dict[str, Any] = {
                 name: arrays[name] for name in ("steps", "rows", "source", "target", "translations", "aer")
             }
             each = {name: [arrays[f"{name}_{k}"] for k in range(number)] for name in ("weights", "gold")}
@@ -47,7 +48,7 @@ class History:
         if not np.array_equal(self.rows, earlier.rows) or not np.array_equal(self.source, earlier.source):
             return self
         kept = earlier.steps < self.steps.min()
-        joined = {
+        joined: dict[str, Any] = {
             name: np.concatenate((getattr(earlier, name)[kept], getattr(self, name)))
             for name in ("steps", "translations", "aer")
         }
@@ -56,7 +57,9 @@ class History:
 
     def save(self, directory: Path, page: str) -> None:
         """Write the arrays and the page that shows them, both or none."""
-        plain = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        plain: dict[str, Any] = {
+            name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
         for name in ("weights", "gold"):
             plain |= {f"{name}_{k}": value for k, value in enumerate(getattr(self, name))}
         content = io.BytesIO()

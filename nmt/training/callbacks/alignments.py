@@ -111,7 +111,7 @@ class DrawAlignments(Callback):
         sources, targets = ([each[side] for each in examples] for side in ("src", "tgt"))
         greedy = TranslatingModel(model.tokenizer, model.translator).translate(sources, _GREEDY)
         between = [
-            model.between_words(weights[row], *pair)[None].astype(np.float16)
+            model.between_words(weights[row].numpy(), *pair)[None].astype(np.float16)
             for row, *pair in zip(rows, sources, targets, strict=True)
         ]
         history = History(
