@@ -302,14 +302,15 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def address(runs, trained) -> Iterator[str]:
-    """The playground of a trained run and a Transformer, served by a thread."""
+    """The playground of both runs, the first with the history of the trained one, served by a thread."""
     pytest.importorskip("gradio", reason="no gradio: pip install -e '.[demo]'")
     from nmt.demo.app import build_app, launch
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = build_app([Explorer(Run.load(trained, device="cpu"), SHORT), Explorer(runs["transformer"], SHORT)])
+    shutil.copytree(trained / "alignments", runs["gru"].directory / "alignments")
+    app = build_app([Explorer(each, SHORT) for each in runs.values()])
     launch(app, host="127.0.0.1", port=port, share=False, wait=False)
     yield f"http://127.0.0.1:{port}"
     app.close()
@@ -339,7 +340,7 @@ def typed(page: Any, line: str) -> Any:
 @pytest.mark.slow
 def test_a_person_types_chooses_and_holds(browser, address):
     with opened(browser, address) as page:
-        frame = typed(page, "the old teacher reads a book .")
+        frame = typed(page, LINE)
         text = page.input_value("#text textarea")
         words = frame.locator(".target .word")
         assert words.all_text_contents() == text.split()

@@ -1,5 +1,6 @@
 """The playground in a browser: gradio components around the functions of `session.py` and `views.py`."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ textarea { unicode-bidi: plaintext; text-align: start; }
 #best td, #best th { padding: .1rem 1rem .1rem 0; text-align: start; } #best th { font-weight: normal; opacity: .7; }
 #best td:nth-child(-n+2) { font-variant-numeric: tabular-nums; }"""
 MEAN = "mean"
+BETWEEN_FRAMES = 0.05  # seconds
 
 
 @dataclass
@@ -133,8 +135,11 @@ class Playground:
     def _translate(self, state: gr.State, now: Situation, looks: Sequence[Any]) -> Iterator[dict]:
         """Show the greedy translation as it grows, then the search's with all that belongs to it."""
         explorer = self.explorers[now.number]
+        last = -BETWEEN_FRAMES
         for text in explorer.stream(now.line, now.choices):
-            yield {self.text: text}
+            if time.monotonic() - last >= BETWEEN_FRAMES:  # the browser takes longer to show a piece than to find it
+                yield {self.text: text}
+                last = time.monotonic()
         now = replace(now, explored=explorer.explore(now.line, now.choices), position=None)
         assert now.explored is not None
         yield {
