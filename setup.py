@@ -8,6 +8,7 @@ setup(
     package_data={
         "nmt.configs": ["**/*.yaml"],
         "nmt.data.grammar": ["words/*.tsv"],
+        "nmt.demo": ["frame.js"],
         "nmt.plotting": ["page.css", "page.js"],
     },
 )

@@ -1,14 +1,20 @@
-"""Make the committed pictures of README and docs from a run of the default settings: `make pictures RUN=RUN_DIR`."""
+"""Make the committed pictures of README and docs from a run of the default settings: `make pictures RUN=RUN_DIR`.
+
+Those of the playground need the extra `demo`, playwright, and a Chromium on the path.
+"""
 
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from nmt import Run, plotting
 
 PICTURES = Path(__file__).parent / "pictures"
 SENTENCE = "she will clean our big chair when that boy feeds the cow ."
+SHORT_SENTENCE = "the old teacher reads a book ."
 MOST_BYTES = 300_000
+PORT = 7861
 
 
 def main(run_dir: Path) -> None:
@@ -19,10 +25,45 @@ def main(run_dir: Path) -> None:
     best = Run.load(run_dir, device="cpu").translate([SENTENCE])[0]
     figure = plotting.heatmap(best.weights, best.source_words, best.target_words)
     plotting.to_png(figure, PICTURES / "heatmap.png")
+    photograph_playground(run_dir)
     for file in PICTURES.iterdir():
         if file.stat().st_size > MOST_BYTES:
             sys.exit(f"{file} has {file.stat().st_size:,} bytes, more than {MOST_BYTES:,}")
         print(f"{file.name}: {file.stat().st_size:,} bytes")
+
+
+def photograph_playground(run_dir: Path) -> None:
+    """Pictures of a word's alternatives, and of a validation early in training."""
+    from playwright.sync_api import sync_playwright
+
+    from nmt.demo.app import build_app, launch
+    from nmt.demo.session import Explorer
+
+    app = build_app([Explorer(Run.load(run_dir, device="cpu"))])
+    launch(app, host="127.0.0.1", port=PORT, share=False, wait=False)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1000, "height": 1240})
+        page.goto(f"http://127.0.0.1:{PORT}")
+        page.fill("#line textarea", SHORT_SENTENCE)
+        page.click("#go")
+        words = page.frame_locator("#view iframe").locator(".target .word")
+        words.nth(2).click()
+        page.locator("#sources label").first.wait_for()
+        page.locator("#sources label").nth(3).click()
+        _photograph(page, "playground.png")
+        page.set_viewport_size({"width": 1000, "height": 660})
+        page.get_by_role("tab", name="Over time").click()
+        slider = page.frame_locator("#history iframe").locator("input").first
+        slider.fill(str(int(slider.get_attribute("max") or 0) // 3))
+        _photograph(page, "over_time.png")
+        browser.close()
+    app.close()
+
+
+def _photograph(page: Any, name: str) -> None:
+    page.wait_for_timeout(1000)  # until nothing moves
+    page.screenshot(path=PICTURES / name)
 
 
 if __name__ == "__main__":

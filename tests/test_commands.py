@@ -75,7 +75,7 @@ def test_a_run_directory_holds_what_the_contract_names(run_dir):
     assert {"checkpoints/best.ckpt", "checkpoints/last.ckpt", "tokenizer/joint.model"} <= names
     assert any(name.startswith("events.out.tfevents") for name in names)
     pictures = sorted(Path(name).suffix for name in names if name.startswith("alignments/"))
-    assert pictures == [".gif"] * 2 + [".png"] * 4  # 2 sentences, 2 validations
+    assert pictures == [".gif"] * 2 + [".html", ".npz"] + [".png"] * 4  # 2 sentences, 2 validations
     scores = json.loads((run_dir / "metrics.json").read_text("utf-8"))
     assert scores["split"] == "test"
     assert scores["num_sentences"] == 20

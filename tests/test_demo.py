@@ -233,6 +233,7 @@ def test_runs_stand_beside_each_other_with_a_forced_target(runs, tmp_path):
 
 
 def test_the_demo_says_what_it_lacks(runs, monkeypatch):
+    monkeypatch.setattr(checks, "find_spec", lambda name: name)
     refused(run_composed("demo", "run=[nowhere]"), "nowhere: no such run directory")
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
     refused(run_composed("demo", f"run={runs['gru'].directory}"), "pip install -e '.[demo]'")

@@ -40,8 +40,9 @@ BENCHMARK = [
     "repeats=1",
     "startup=false",
 ]
-# Several processes, another machine or a cluster: their settings are composed here, tests/test_ddp.py runs them.
-COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=")
+# Several processes, another machine or a cluster, and a server: their settings are composed here, and run by
+# tests/test_ddp.py and tests/test_demo.py.
+COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "scripts/demo.py")
 
 
 def blocks(page: Path, language: str) -> list[str]:

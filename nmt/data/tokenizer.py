@@ -162,7 +162,8 @@ class Tokenizer:
 
     def source_pieces(self, text: str) -> list[str]:
         """The text of each piece of a line, without its end; ▁ begins a word."""
-        return self._source.encode(*self._cased([text]), out_type=str)
+        [cased] = self._cased([text])
+        return self._source.encode(cased, out_type=str)
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
         """The text of each id; ▁ begins a word."""

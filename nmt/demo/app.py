@@ -92,7 +92,7 @@ class Playground:
             line = gr.Textbox(label="text", lines=2, scale=4, elem_id="line")
             go = gr.Button("Translate", variant="primary", scale=1, elem_id="go")
         self.text = gr.Textbox(label="translation", interactive=False, lines=2, elem_id="text")
-        self.said = gr.HTML(elem_id="said")
+        self.said = gr.HTML(visible=False, elem_id="said")
         with gr.Row():
             run = gr.Dropdown(names, value=names[0], type="index", label="run", visible=len(names) > 1)
             unit = gr.Radio(["words", "pieces"], value="words", label="shown by", elem_id="unit")
@@ -137,15 +137,18 @@ class Playground:
         explorer = self.explorers[now.number]
         last = -BETWEEN_FRAMES
         for text in explorer.stream(now.line, now.choices):
-            if time.monotonic() - last >= BETWEEN_FRAMES:  # the browser takes longer to show a piece than to find it
+            if (
+                time.monotonic() - last >= BETWEEN_FRAMES
+            ):  # the browser takes longer to show a piece than to find it
                 yield {self.text: text}
                 last = time.monotonic()
         now = replace(now, explored=explorer.explore(now.line, now.choices), position=None)
         assert now.explored is not None
+        said = views.message(explorer, now.line, now.choices, now.explored)
         yield {
             state: now,
             self.text: now.explored.best.text,
-            self.said: views.message(explorer, now.line, now.choices, now.explored),
+            self.said: gr.HTML(said, visible=bool(said)),
             self.view: self._look(now, *looks),
             self.best: views.n_best(now.explored),
             self.others: gr.Radio(visible=False),

@@ -40,7 +40,9 @@ class History:
             plain: dict[str, Any] = {
                 name: arrays[name] for name in ("steps", "rows", "source", "target", "translations", "aer")
             }
-            each = {name: [arrays[f"{name}_{k}"] for k in range(number)] for name in ("weights", "gold")}
+            each: dict[str, Any] = {
+                name: [arrays[f"{name}_{k}"] for k in range(number)] for name in ("weights", "gold")
+            }
         return cls(**plain, **each)
 
     def after(self, earlier: "History") -> "History":
