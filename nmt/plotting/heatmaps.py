@@ -50,6 +50,16 @@ def heatmap(
     return _grid([[("", values)]], source, target, title, gold, cell=cell)
 
 
+def confusion(labels: Sequence[str], counts: Any) -> Figure:
+    """Counts [C, C + 1] of labels (rows) and what they were taken for (columns, the last is no label), as shares of
+    rows.
+    """
+    table = np.asarray(counts, dtype=np.float64)
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    title = f"rows: {int(table.sum())} references; columns: what was written"
+    return heatmap(shares, [*labels, "(none)"], labels, title=title)
+
+
 def head_grid(
     weights: Any,
     source: Sequence[str],
