@@ -85,6 +85,10 @@ class EncoderDecoder(Translator):
         return self.decoder.has_attention
 
     @property
+    def reads_documents(self) -> bool:
+        return self.encoder.reads_documents
+
+    @property
     def alignment_layer(self) -> int | None:  # type: ignore[override]
         return self.decoder.alignment_layer
 
