@@ -141,6 +141,14 @@ class Tokenizer:
         """Ids of each line's pieces and end of sentence. Batching adds the beginning of sentence."""
         return self._target.encode([*self._cased(lines)], add_eos=True)
 
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """How the source vocabulary spells each id."""
+        return self._source.id_to_piece(list(ids))
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """How the target vocabulary spells each id."""
+        return self._target.id_to_piece(list(ids))
+
     def segmenters(self, alpha: float) -> tuple[Segmenter, Segmenter]:
         """Random segmenters of source and target text. Raises UserError where the models are of different types."""
         source, target = (

@@ -22,6 +22,7 @@ _MODULES = {
     "to_svg": "files",
     "head_grid": "heatmaps",
     "heatmap": "heatmaps",
+    "measure_grid": "heatmaps",
     "picture": "output",
     "alignment_page": "webpage",
 }
