@@ -163,7 +163,7 @@ def test_a_single_head_between_two_texts_has_no_neighbours():
         head_measures([])
 
 
-# -------------------------------------------------------------------------------------------------------- our own models
+# ------------------------------------------------------------------------------------------------------ our own models
 
 
 @pytest.fixture(scope="module")
