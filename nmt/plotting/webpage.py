@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from nmt.alignment import SEPARATOR, sentences_of
 from nmt.plotting.sentence import Sentence, drawable, fitting
 
 STYLE, SCRIPT = (Path(__file__).with_name(name).read_text("utf-8") for name in ("page.css", "page.js"))
@@ -24,9 +25,10 @@ def alignment_page(
 ) -> str:
     """An HTML page of sentences: pointing at a word (or Tab and the arrow keys) shades the words of the other side.
 
-    A click or Enter holds the choice. Below stands the whole of the weights [T, S] as a table, in hundredths,
-    which a browser without scripts shows too; gold links are outlined. The languages (such as "zh") tell the
-    browser which fonts and voices fit. Raises ValueError where the labels of a sentence do not fit its weights.
+    A click or Enter holds the choice. The sentences of a document are shaded by their weight, for the whole output
+    while no word is chosen. Below stands the whole of the weights [T, S] as a table, in hundredths, which a browser
+    without scripts shows too; gold links are outlined. The languages (such as "zh") tell the browser which fonts and
+    voices fit. Raises ValueError where the labels of a sentence do not fit its weights.
     """
     sections = [
         _section(number, sentence, source_lang, target_lang)
@@ -89,9 +91,15 @@ def _section(number: int, sentence: Sentence, source_lang: str | None, target_la
 
 
 def _words(side: str, words: Sequence[str], lang: str | None) -> str:
-    buttons = "".join(
+    parts = [
         f'<button type="button" class="word" aria-pressed="false">{_text(word)}</button>\n' for word in words
-    )
+    ]
+    if side == "source" and SEPARATOR in words:  # a document: each sentence in a line of its own
+        numbers = sentences_of(words)
+        sentences = ["".join(part for part, own in zip(parts, numbers, strict=True) if own == number)
+                     for number in sorted(set(numbers))]  # fmt: skip
+        parts = [f'<div class="sentence"><span class="share"></span>\n{each}</div>\n' for each in sentences]
+    buttons = "".join(parts)
     return f"""<div class="name">{side}</div>
 <div class="words {side}" role="group" aria-label="{side} words" dir="auto"{_lang(lang)}>
 {buttons}</div>
