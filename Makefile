@@ -43,8 +43,8 @@ docs: setup             ## the documentation as pages to read offline, in docs/_
 reference: setup        ## write the generated pages of docs/ again, and the tables of results
 	$(BIN)/python docs/generate.py
 
-pictures: setup         ## make the pictures of README and docs again: make pictures RUN=RUN_DIR
-	$(BIN)/python docs/draw.py $(RUN)
+pictures: setup         ## make the pictures of README and docs again: make pictures RUN=RUN_DIR DOCUMENTS=RUN_DIR
+	$(BIN)/python docs/draw.py $(RUN) $(DOCUMENTS)
 
 format: setup           ## let ruff mend what it can
 	$(BIN)/ruff format .

@@ -123,14 +123,14 @@ def reproduction() -> str:
 
 
 def options(name: str) -> str:
-    """Runs of a comparison against the first: BLEU on the test set, p, parameters, training seconds."""
+    """Runs of a comparison against the first: BLEU on the test set, p, parameters, training steps."""
     runs = load(name)["runs"]
-    lines = [["settings", "BLEU", "p", "parameters", "seconds"]]
+    lines = [["settings", "BLEU", "p", "parameters", "steps"]]
     for run in runs:
         p = run["bleu_p_randomization"]
         score = f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}"
         chance = "–" if p is None else f"{p:.3f}"
-        lines.append([command_of(run), score, chance, f"{run['num_parameters']:,}", f"{run['seconds']:,.0f}"])
+        lines.append([command_of(run), score, chance, f"{run['num_parameters']:,}", f"{run['steps']:,}"])
     return f"{aligned(lines)}\n\n{origin(runs)}"
 
 

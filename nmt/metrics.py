@@ -27,6 +27,7 @@ LABELS = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
     "exact_match": "exact match",
+    "macro_f1": "macro F1",
 }
 
 
@@ -106,6 +107,67 @@ class ExactMatch(_SentenceMean):
         return float(hypothesis.split() == reference.split())
 
 
+class MacroF1(Metric):
+    """The mean over the references' labels of `F1_c = 2 TP_c / (2 TP_c + FP_c + FN_c)`, in per cent.
+
+    `score_with` adds `classes`: each label's own F1. A hypothesis that is no label of the references is a miss.
+    """
+
+    name = "macro_f1"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._labels: list[str] = []
+
+    def get_signature(self) -> Signature:
+        signature = super().get_signature()
+        signature.info.update({"case": "mixed", "space": "any"})
+        return signature
+
+    def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: Any) -> Any:
+        self._labels = confusion(hypotheses, references[0])[0]
+        return super()._extract_corpus_statistics(hypotheses, references)
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return " ".join(sent.split())
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {"reference": " ".join(refs[0].split())}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[float]:
+        """TP, FP and FN of each label."""
+        truth = ref_kwargs["reference"]
+        of_labels = [
+            (each == hypothesis == truth, each == hypothesis != truth, each == truth != hypothesis)
+            for each in self._labels
+        ]
+        return [float(column) for row in zip(*of_labels, strict=True) for column in row]
+
+    def _aggregate_and_compute(self, stats: Any) -> Score:
+        return self._compute_score_from_stats(np.sum(stats, axis=0))
+
+    def _compute_score_from_stats(self, stats: Any) -> Score:
+        hits, *misses = np.asarray(stats).reshape(3, -1)
+        total = 2 * hits + sum(misses)
+        f1 = 100 * np.divide(2 * hits, total, out=np.zeros_like(total), where=total > 0)
+        score: Any = Score(self.name, float(f1.mean()))
+        score.classes = dict(zip(self._labels, f1.tolist(), strict=True))
+        return score
+
+
+def confusion(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """The labels of the references, in order, and how often each (row) was taken for each (column) [C, C + 1].
+
+    The last column counts what is no label. Only how words are spaced may differ.
+    """
+    labels = sorted({" ".join(each.split()) for each in references})
+    number = {label: place for place, label in enumerate(labels)}
+    table = np.zeros((len(labels), len(labels) + 1), dtype=int)
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        table[number[" ".join(reference.split())], number.get(" ".join(hypothesis.split()), len(labels))] += 1
+    return labels, table
+
+
 class Rouge(_SentenceMean):
     """ROUGE (Lin 2004) by the package rouge-score: the mean F1 over sentences, on a scale of 100.
 
@@ -182,6 +244,7 @@ def score_with(
             "score": float(result.score),
             "signature": str(metric.get_signature()),
             "ci": float(result._ci) if num_bootstrap > 1 else None,
+            **({"classes": result.classes} if hasattr(result, "classes") else {}),
         }
     return results
 

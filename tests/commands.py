@@ -78,11 +78,16 @@ def refused(ended: Ended | subprocess.CompletedProcess, *fragments: str) -> None
 
 @contextlib.contextmanager
 def logging_kept() -> Iterator[None]:
-    """Put back the handlers that Hydra replaces, and close its own."""
+    """Put back the handlers that Hydra replaces, and close its own.
+
+    Hydra closes every handler of the process as well, and that of absl would close pytest's standard error.
+    """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(logging, "_handlerList", [])
+            yield
     finally:
         for handler in set(root.handlers) - set(before):
             handler.close()

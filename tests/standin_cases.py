@@ -96,9 +96,11 @@ SMALL_TRANSFORMER = (
 
 def make_step(*overrides: str) -> TrainingStep:
     sizes = SMALL_TRANSFORMER if "model=transformer" in overrides else SMALL
+    if {"attention=hierarchical", "attention=sentences"} & set(overrides):
+        sizes = ("model.size=8",)  # these bring an encoder of their own
     cfg = compose(*sizes, *overrides)
     torch.manual_seed(0)
-    ids = {"src_vocab_size": VOCAB, "tgt_vocab_size": VOCAB, "joint_vocabulary": True}
+    ids = {"src_vocab_size": VOCAB, "tgt_vocab_size": VOCAB, "joint_vocabulary": True, "separator_id": 4}
     module = TranslationModule(
         build(cfg.model, **ids, pad_id=PAD, bos_id=BOS, eos_id=EOS),
         optimizer=partial(torch.optim.SGD, lr=0.1),

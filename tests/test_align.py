@@ -268,7 +268,7 @@ def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path, monkey
         drawn.append((title, gold))
         return plotting.heatmap(*arguments, title=title, gold=gold)
 
-    monkeypatch.setattr("nmt.plotting.document.heatmap", noted)
+    monkeypatch.setattr("nmt.plotting.output.heatmap", noted)
     align(run=gru, src=files["src"], tgt=files["tgt"], gold=files["gold"], page=page, heatmaps=heatmaps)
     assert "house" in page.read_text("utf-8")
     assert 'lang="vi"' not in page.read_text("utf-8")  # the run does not say its languages

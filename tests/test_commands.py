@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import logging
 import os
 import re
 import shutil
@@ -55,6 +56,14 @@ def run_dir(workspace) -> Path:
     assert "BLEU" in ended.out
     (workspace / "said").write_text(ended.out, "utf-8")
     return directory
+
+
+def test_a_command_in_this_process_closes_no_handler_that_was_there_before():
+    closed = []
+    handler = logging.NullHandler()
+    handler.close = lambda: closed.append(handler)
+    assert run("translate", "run=nowhere").status == 1
+    assert not closed
 
 
 def test_the_end_says_what_was_trained_how_long_how_well_and_where_it_is(run_dir, workspace):

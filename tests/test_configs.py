@@ -22,13 +22,16 @@ from tests.commands import by_choices, by_hydra
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 ATTENTIONS = sorted(path.stem for path in (CONFIGS / "attention").glob("*.yaml"))
+DOCUMENTS = ("hierarchical", "sentences")  # these bring an encoder of their own
 WIRINGS = sorted(path.stem for path in (CONFIGS / "wiring").glob("*.yaml"))
 CHOICES = [
     f"{path.parent.name}={path.stem}"
     for path in sorted(CONFIGS.glob("*/*.yaml"))
     if path.parent.name not in ("hydra", "experiment") and path.stem not in ("base", "stored")
 ] + [f"experiment={path.stem}" for path in sorted((CONFIGS / "experiment").glob("*.yaml"))]
-VOCABULARY = SimpleNamespace(src_vocab_size=20, tgt_vocab_size=20, joint=True, pad_id=0, bos_id=2, eos_id=3)
+VOCABULARY = SimpleNamespace(
+    src_vocab_size=20, tgt_vocab_size=20, joint=True, separator_id=4, pad_id=0, bos_id=2, eos_id=3
+)
 
 
 def compose(*overrides: str, name: str = "train"):
@@ -73,7 +76,11 @@ def test_an_experiment_goes_with_either_choice_of_callbacks(experiment, callback
     found = compose(experiment, f"callbacks={callbacks}", "run_dir=here").callbacks
     assert [name for name, each in found.items() if "_target_" not in each] == []
     kept = found.checkpoint
-    assert kept.monitor == ("val/chrf" if experiment == "experiment=classification" else "val/bleu")
+    of_labels = {
+        "experiment=classification": "val/chrf",
+        "experiment=document_classification": "val/macro_f1",
+    }
+    assert kept.monitor == of_labels.get(experiment, "val/bleu")
     if callbacks == "default":
         assert (found.early_stopping.monitor, found.early_stopping.mode) == (kept.monitor, kept.mode)
 
@@ -158,7 +165,10 @@ def test_the_other_commands_compose(name):
     ],
 )
 def test_every_attention_builds_and_takes_a_training_step(attention, wiring):
-    overrides = [f"attention={attention}", "encoder.size=8", "decoder.size=8", "model.size=6"]
+    sizes = (
+        ["model.size=8"] if attention in DOCUMENTS else ["encoder.size=8", "decoder.size=8", "model.size=6"]
+    )
+    overrides = [f"attention={attention}", *sizes]
     if attention == "none" and wiring == "conditional":
         pytest.skip("refused: test_recurrent.py")
     if wiring != "its own":

@@ -57,7 +57,7 @@ def reference(p: dict[str, np.ndarray], ids: list[int], num_layers: int) -> np.n
 def test_states_are_those_of_the_equations(num_layers, kernel_size):
     model, (src, mask) = encoder(num_layers, kernel_size), sources()
     parameters = {name: value.detach().numpy() for name, value in model.named_parameters()}
-    states, returned_mask, summary = model(src, mask)
+    states, returned_mask, summary, _ = model(src, mask)
     assert summary is None
     assert torch.equal(returned_mask, mask)
     for row, length in enumerate(LENGTHS):

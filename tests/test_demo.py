@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import torch
 from omegaconf import OmegaConf
 
 from nmt import Run
-from nmt.attention import holding
+from nmt.attention import AdditiveAttention, HierarchicalAttention, SentenceAttention, holding
+from nmt.attention.masks import masked_softmax
 from nmt.commands import checks
 from nmt.decoding import DecodingSettings
 from nmt.demo import views
@@ -22,6 +24,7 @@ from nmt.demo.session import END, Choices, Explorer
 from nmt.models.base import Translator
 from nmt.run.building import build_translator
 from nmt.run.history import History
+from tests import test_documents as documents
 from tests.commands import CONFIGS, refused, run, run_composed
 from tests.test_align import SMALL, SOURCES, TARGETS, compose, make_run
 from tests.test_docs import BUILT_IN, TINY
@@ -29,7 +32,10 @@ from tests.test_docs import BUILT_IN, TINY
 LINE = "here stands the small house"
 HTML = "<b>house</b> & <script>document.title = 'broken'</script>"
 RIGHT_TO_LEFT = "הבית הקטן עומד כאן"
-ATTENTIONS = sorted(file.stem for file in (CONFIGS / "attention").glob("*.yaml") if file.stem != "none")
+DOCUMENTS = ("hierarchical", "sentences")
+ATTENTIONS = sorted(
+    file.stem for file in (CONFIGS / "attention").glob("*.yaml") if file.stem not in ("none", *DOCUMENTS)
+)
 TRANSFORMER = ["model=transformer", "model.size=8", "encoder.feedforward_size=8", "decoder.feedforward_size=8",
                "encoder.num_heads=2", "decoder.num_heads=2", "decoder.num_layers=2"]  # fmt: skip
 SHORT = DecodingSettings(beam_size=3, max_length_ratio=1, max_length_extra=3)
@@ -118,6 +124,25 @@ def test_the_context_of_a_held_position_is_the_mean_of_its_states(runs):
         )
     expected = (memory.states[0, 0] + memory.states[0, 4]) / 2
     torch.testing.assert_close(found.context[0, 1], expected)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", [HierarchicalAttention, SentenceAttention])
+def test_attention_to_documents_can_be_held(kind):
+    content = partial(AdditiveAttention, size=4, temperature=1.0, normalizer=masked_softmax)
+    attention = kind(query_size=documents.SIZE, key_size=documents.SIZE, content=content).double()
+    sizes, encoder = [[3, 2]], documents.make_encoder()
+    rows = [documents.ids_of(each) for each in sizes]
+    _, free = documents.attended(attention, encoder, rows)
+    row = torch.zeros(free.weights.size(-1), dtype=torch.double)
+    row[4] = 1  # the first sentence has three words and the sign that ends it
+    with holding(attention, {1: row}):
+        _, held = documents.attended(attention, encoder, rows)
+    assert torch.equal(held.weights[0, 1], row)
+    assert torch.equal(held.weights[0, [0, 2]], free.weights[0, [0, 2]])
+    encoded = encoder(*documents.batch_of(rows))
+    expected = encoded.states[0, 4] if kind is HierarchicalAttention else encoded.document.states[0, 1]
+    torch.testing.assert_close(held.context[0, 1], expected)
 
 
 @torch.inference_mode()

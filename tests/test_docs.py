@@ -32,6 +32,7 @@ BUILT_IN = [
     "data.max_words=12",
     "data.tokenizer.vocab_size=200",
 ]
+DOCUMENTS = ["data.num_train=20", "data.num_val=4", "data.num_test=4"]
 BENCHMARK = [
     *BUILT_IN,
     "model.size=16",
@@ -112,6 +113,15 @@ def trained(tmp_path_factory) -> Path:
     for split in ("train", "val", "test"):
         (there / f"TEXT/{split}.en").write_text("".join(f"{line}\n" for line in pairs["src"]), "utf-8")
         (there / f"TEXT/{split}.vi").write_text("".join(f"{line}\n" for line in pairs["tgt"]), "utf-8")
+    (there / "LABELS").mkdir()
+    (there / "DOCUMENTS").mkdir()
+    for split in ("train", "val", "test"):
+        table = "".join(f"{line}\t{len(line.split()) % 2}\n" for line in pairs["src"])
+        (there / f"LABELS/{split}.tsv").write_text(table, "utf-8")
+        rows = ({"text": [line, line], "label": str(len(line.split()) % 2)} for line in pairs["src"])
+        (there / f"DOCUMENTS/{split}.jsonl").write_text(
+            "".join(f"{json.dumps(row)}\n" for row in rows), "utf-8"
+        )
     few = {"FILE": pairs["src"][:3], "FILE.en": pairs["src"][:3], "FILE.vi": pairs["tgt"][:3],
            "FILE.talp": pairs["alignment"][:3], "FILE.prefixes": ["", "tôi", ""]}  # fmt: skip
     for name, lines in few.items():
@@ -132,7 +142,9 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     if name == "benchmark":
         if "compare=" in line:
             return [word.replace("A.json", "FILE.json").replace("B.json", "FILE.json") for word in words]
-        return [*words, *BENCHMARK, *(["corpora=[100,200]"] if "corpora=" in line else [])]
+        if "corpora=" in line:
+            return [*words, "corpora=[100,200]"]
+        return [*words, *BENCHMARK]
     if name == "compare":
         return [*words, "num_bootstrap=10", "num_trials=10"]
     if name != "train":
@@ -141,11 +153,12 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     if any(word.startswith("resume=") for word in words):
         return [*words, "trainer.enable_progress_bar=false"]
     if "data.path=" not in line:
-        return [*words, *TINY, *BUILT_IN]
+        return [*words, *TINY, *(DOCUMENTS if "experiment=document" in line else BUILT_IN)]
     given = TINY
     if "data.streaming=" in line:
         given = [*(each for each in TINY if "limit_train" not in each), "data.streaming=2"]
-    vocabulary = [] if "data.tokenizer.model=" in line else ["data.tokenizer.vocab_size=200"]
+    size = 120 if "label" in line else 200
+    vocabulary = [] if "data.tokenizer.model=" in line else [f"data.tokenizer.vocab_size={size}"]
     return [*words, *given, *vocabulary]
 
 

@@ -18,7 +18,7 @@ from tests.searches import beam_search, greedy_search, sample
 from tests.test_decoding import BOS, EOS, PAD, SOURCES, Table, assert_same, batch_of
 
 VOCABULARY = SimpleNamespace(
-    src_vocab_size=9, tgt_vocab_size=9, joint=True, pad_id=PAD, bos_id=BOS, eos_id=EOS
+    src_vocab_size=9, tgt_vocab_size=9, joint=True, separator_id=None, pad_id=PAD, bos_id=BOS, eos_id=EOS
 )
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 

@@ -367,7 +367,7 @@ def test_encoder_is_torchs_bidirectional_gru_on_packed_sequences(num_layers):
     src, mask = sources()
     embedded = torch.randn(B, S, E, dtype=torch.float64, requires_grad=True)
     encoder.embedding.register_forward_hook(lambda *_: embedded)
-    states, _, summary = encoder(src, mask)
+    states, _, summary, _ = encoder(src, mask)
 
     packed = nn.utils.rnn.pack_padded_sequence(embedded, LENGTHS, batch_first=True, enforce_sorted=False)
     outputs, h_n = reference(packed)

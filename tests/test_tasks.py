@@ -204,7 +204,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("experiment", "metrics"),
     [
-        ("classification", {"exact_match"}),
+        ("classification", {"exact_match", "macro_f1"}),
         ("summarization", {"rouge1", "rouge2", "rougeL", "bleu", "chrf", "ter"}),
     ],
 )

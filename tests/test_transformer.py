@@ -479,7 +479,9 @@ def test_what_does_not_fit_is_refused_with_the_numbers(changes, message):
         build(**changes)
 
 
-VOCABULARY = SimpleNamespace(src_vocab_size=20, tgt_vocab_size=20, joint=True, pad_id=0, bos_id=2, eos_id=3)
+VOCABULARY = SimpleNamespace(
+    src_vocab_size=20, tgt_vocab_size=20, joint=True, separator_id=None, pad_id=0, bos_id=2, eos_id=3
+)
 
 
 def compose(*overrides: str):

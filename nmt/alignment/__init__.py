@@ -4,6 +4,14 @@ A link (i, j) joins source word i and target word j, both from 0 over whitespace
 [target words, source words] once they are between words: NumPy arrays or tensors of any origin.
 """
 
+from nmt.alignment.documents import (
+    SEPARATOR,
+    Importance,
+    score_importance,
+    sentence_weights,
+    sentences_of,
+    weighed_words,
+)
 from nmt.alignment.links import (
     AlignmentScore,
     Links,

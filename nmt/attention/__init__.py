@@ -16,6 +16,7 @@ from nmt.attention.additive import (
     chunked_additive_score,
 )
 from nmt.attention.base import Attended, Attention, no_attention
+from nmt.attention.hierarchical import HierarchicalAttention, SentenceAttention
 from nmt.attention.holding import holding
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.multiplicative import (

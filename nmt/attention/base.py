@@ -40,6 +40,8 @@ class Attention(nn.Module, ABC):
         True  # whether it is a score of a query and a state alone, so that others can build on it
     )
 
+    needs_documents = False  # whether it reads the sentences of a document, of encoder=hierarchical
+
     def __init__(
         self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer
     ) -> None:
@@ -54,6 +56,10 @@ class Attention(nn.Module, ABC):
         A mechanism may return another plain container of tensors that have B first.
         """
         return states
+
+    def project(self, encoded: Any) -> Any:
+        """The keys of an encoder's output, a batch of `nmt.encoders.Encoded`."""
+        return self.project_keys(encoded.states)
 
     def init_past(self, mask: Tensor) -> Tensor | None:
         """What a mechanism that remembers earlier steps knows before the first [B, ...]; None for the others."""

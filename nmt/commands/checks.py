@@ -22,7 +22,7 @@ OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "max_pairs"
 
 def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for a choice or a setting that could not take effect, and for text that is not there."""
-    for group in set(map(key_of, overrides)) & {"cell", "positions"}:  # others fail to compose
+    for group in set(map(key_of, overrides)) & {"cell", "positions", "wiring"}:  # others fail to compose
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
             raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
     if "data.buffer_pairs" in map(key_of, overrides) and cfg.data.get("streaming") is None:

@@ -25,6 +25,7 @@ class Vocabulary(TypedDict, total=False):
     max_pairs: Count
     sampling: NonNegative
     lowercase: bool
+    documents: bool
     model: PathText | Annotated[list[PathText], Field(min_length=1, max_length=2)] | None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import datasets
 from datasets import Dataset
 
-from nmt.alignment import format_pharaoh
+from nmt.alignment import SEPARATOR, format_pharaoh
 from nmt.data import grammar, rows
 from nmt.data.cache import cached_dataset
 from nmt.data.layout import ALIASES, Files, Languages, find, missing
@@ -113,14 +113,81 @@ def read_grammar(
     def split_rows(split: str) -> Iterator[Row]:
         return (_grammar_row(pair, languages) for pair in generated()[split])
 
-    # A changed rule or word gives another corpus.
-    folder = Path(grammar.__file__).parent
-    sources = sorted([*folder.glob("*.py"), *folder.glob("words/*.tsv")])
-    key = _key(*map(digest, sources), languages, settings)
+    key = _key(*map(digest, _grammar_sources()), languages, settings)
     return {
         split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
         for split in splits
     }
+
+
+def read_documents(
+    *,
+    src_lang: str,
+    tgt_lang: str,
+    cache_dir: str | Path,
+    num_train: Count,
+    num_val: Count,
+    num_test: Count,
+    min_sentences: Count,
+    max_sentences: Count,
+    seed: Whole,
+    splits: Sequence[str] = SPLITS,
+) -> dict[str, Dataset]:
+    """Documents of the built-in grammar, their sentences joined by ¶, generated once for each setting, then cached.
+
+    `tgt_lang` is `label`, the tense of the one sentence that denies something; or `summary`, the English main clauses
+    of the one or two that do. The alignment links each target word, as possible, to all words of the sentence that it
+    comes from.
+    """
+    if src_lang not in grammar.LANGUAGES or tgt_lang not in ("label", "summary"):
+        raise UserError(
+            f"data.src_lang={src_lang} data.tgt_lang={tgt_lang}: documents are in {' or '.join(grammar.LANGUAGES)}, "
+            "their targets are label or summary"
+        )
+    settings = {
+        "num_train": num_train,
+        "num_val": num_val,
+        "num_test": num_test,
+        "min_sentences": min_sentences,
+        "max_sentences": max_sentences,
+        "most_important": 1 if tgt_lang == "label" else 2,
+        "seed": seed,
+    }
+
+    @functools.cache
+    def generated() -> dict[str, list[grammar.Document]]:
+        return grammar.documents(**settings)
+
+    def split_rows(split: str) -> Iterator[Row]:
+        return (_document_row(each, src_lang, tgt_lang) for each in generated()[split])
+
+    key = _key(*map(digest, _grammar_sources()), src_lang, tgt_lang, settings)
+    return {
+        split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
+        for split in splits
+    }
+
+
+def _document_row(document: grammar.Document, src_lang: str, tgt_lang: str) -> Row:
+    texts = [getattr(each, src_lang) for each in document.sentences]
+    if tgt_lang == "label":
+        targets = [document.label]
+    else:
+        targets = [document.sentences[number].core for number in document.important]
+    links, num_before = [], 0
+    for number, target in zip(document.important, targets, strict=True):
+        begin = sum(len(text.split()) + 1 for text in texts[:number])  # with the separators
+        words = range(begin, begin + len(texts[number].split()))
+        places = range(num_before, num_before + len(target.split()))
+        links += [f"{i}p{j}" for j in places for i in words]
+        num_before += len(places)
+    return f" {SEPARATOR} ".join(texts), " ".join(targets), " ".join(links)
+
+
+def _grammar_sources() -> list[Path]:
+    """The files that the built-in text follows from: a changed rule or word gives another corpus."""
+    folder = Path(grammar.__file__).parent
+    return sorted([*folder.glob("*.py"), *folder.glob("words/*.tsv")])
 
 
 def _grammar_row(pair: grammar.Pair, languages: Languages) -> Row:

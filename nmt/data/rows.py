@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nmt.alignment import SEPARATOR
 from nmt.data.layout import Files, Languages, some
 from nmt.data.lines import opened, read_lines
 from nmt.errors import UserError
@@ -153,6 +154,8 @@ def _from_mapping(row: Any, languages: Languages, where: str) -> Row:
 
 
 def _text(value: Any, name: str, where: str) -> str:
+    if isinstance(value, list):  # a document
+        return f" {SEPARATOR} ".join(_text(each, name, where) for each in value)
     if not isinstance(value, str):
         raise UserError(f'{where}: "{name}" is {str(value)[:24]}, not text')
     if re.search("[\0\ud800-\udfff]", value):

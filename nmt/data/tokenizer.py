@@ -9,6 +9,7 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from nmt.alignment import SEPARATOR
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError
 from nmt.files import write_together
@@ -61,10 +62,12 @@ class Tokenizer:
         vocab_size: int,
         character_coverage: float,
         lowercase: bool = False,
+        documents: bool = False,
     ) -> "Tokenizer":
         """A vocabulary of exactly `vocab_size` pieces, special ones included: one for both sides, or one each.
 
-        The same lines give the same model. Raises UserError where the text is empty or `vocab_size` does not suit it.
+        With `documents`, `SEPARATOR` is always one piece. The same lines give the same model. Raises UserError where
+        the text is empty or `vocab_size` does not suit it.
         """
         if model_type not in MODEL_TYPES:
             raise UserError(f"data.tokenizer.model_type={model_type}: choose one of {', '.join(MODEL_TYPES)}")
@@ -73,6 +76,8 @@ class Tokenizer:
             "vocab_size": vocab_size,
             "character_coverage": character_coverage,
         }
+        if documents:
+            options["user_defined_symbols"] = [_SPACE + SEPARATOR]
         if lowercase:
             src_lines, tgt_lines = map(str.lower, src_lines), map(str.lower, tgt_lines)
         if joint:
@@ -122,6 +127,12 @@ class Tokenizer:
     def tgt_vocab_size(self) -> int:
         return self._target.get_piece_size()
 
+    @property
+    def separator_id(self) -> int | None:
+        """The source side's piece between the sentences of a document; None where it has none."""
+        found = self._source.piece_to_id(_SPACE + SEPARATOR)
+        return None if found == self.unk_id else found
+
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line's pieces and end of sentence. A blank line is the end of sentence alone."""
         return self._source.encode([*self._cased(lines)], add_eos=True)
@@ -129,6 +140,14 @@ class Tokenizer:
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line's pieces and end of sentence. Batching adds the beginning of sentence."""
         return self._target.encode([*self._cased(lines)], add_eos=True)
+
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """How the source vocabulary spells each id."""
+        return self._source.id_to_piece(list(ids))
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """How the target vocabulary spells each id."""
+        return self._target.id_to_piece(list(ids))
 
     def segmenters(self, alpha: float) -> tuple[Segmenter, Segmenter]:
         """Random segmenters of source and target text. Raises UserError where the models are of different types."""
@@ -159,15 +178,6 @@ class Tokenizer:
     def align_target(self, text: str) -> tuple[list[int], list[int]]:
         """As `align_source`, for the target side."""
         return _align(self._target, *self._cased([text]))
-
-    def source_pieces(self, text: str) -> list[str]:
-        """The text of each piece of a line, without its end; ▁ begins a word."""
-        [cased] = self._cased([text])
-        return self._source.encode(cased, out_type=str)
-
-    def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The text of each id; ▁ begins a word."""
-        return [self._target.id_to_piece(int(each)) for each in ids]
 
     def target_words(self, ids: Sequence[int]) -> list[int]:
         """For each id the index of its word in `decode([ids])[0].split()`, -1 for special ids."""

@@ -58,6 +58,7 @@ class RecurrentDecoder(Decoder):
             )
         if built is not None:
             built.dropout = Dropout(attention_dropout)
+            self.needs_documents = built.needs_documents
         self.embedding, self.size, self.num_layers = embedding, size, num_layers
         self.features_size = embedding.embedding_dim if readout_size is None else readout_size
         self.wiring = wiring(
@@ -94,11 +95,11 @@ class RecurrentDecoder(Decoder):
         return [] if self.attention is None else [self.attention]
 
     def prepare(self, encoded: Encoded) -> Memory:
-        states, mask, summary = encoded
+        states, mask, summary, _ = encoded
         if summary is None:
             real = mask.unsqueeze(-1)  # [B, S, 1]
             summary = (states * real).sum(dim=1) / real.sum(dim=1)  # [B, M]
-        keys = None if self.attention is None else self.attention.project_keys(states)
+        keys = None if self.attention is None else self.attention.project(encoded)
         return Memory(states, mask, keys, summary)
 
     def init_state(self, memory: Memory) -> RecurrentState:

@@ -198,7 +198,7 @@ class Explorer:
             best,
             tuple(ids),
             tuple(self._labels(ids)),
-            (*tokenizer.source_pieces(best.source), END),
+            (*tokenizer.source_pieces(src[0, :-1].tolist()), END),
             tuple(tokenizer.align_source(best.source)[1]),
             tuple(target_words),
             alternatives,

@@ -6,25 +6,43 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 
+class Document(NamedTuple):
+    """The sentences of sources that are documents, at most N of at most W words.
+
+    states: [B, N, M], one a sentence. mask: True is a real sentence [B, N]. pooling: what each word weighs in its
+    sentence [B, N, W]. slots: where in N * W each source position stands [B, S]. places: the position in S of each slot
+    [B, N, W]. inside: True is a slot that has one [B, N, W].
+    """
+
+    states: Tensor
+    mask: Tensor
+    pooling: Tensor
+    slots: Tensor
+    places: Tensor
+    inside: Tensor
+
+
 class Encoded(NamedTuple):
     """A batch of encoded sources.
 
     states: encoder states [B, S, M]. mask: True is a real source token [B, S]. summary: one vector a sentence
-    [B, E], where the encoder has one.
+    [B, E], where the encoder has one. document: its sentences, where the encoder knows them.
     """
 
     states: Tensor
     mask: Tensor
     summary: Tensor | None
+    document: Document | None = None
 
 
 class Encoder(nn.Module, ABC):
     """Turns sources into states. It reads its own or a shared embedding of pieces, `embedding(src)` [B, S, E].
 
     output_size: M, the width of the states. summary_size: E, the width of the summary; None without one.
-    max_length: the most pieces of a source; None is any number.
+    max_length: the most pieces of a source; None is any number. reads_documents: whether its output has `document`.
     """
 
+    reads_documents = False
     output_size: int
     summary_size: int | None = None
     max_length: int | None = None

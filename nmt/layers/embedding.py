@@ -9,11 +9,23 @@ class Embedding(nn.Embedding):
     """A vector [size] for each piece, initialised from N(0, 1/size); padding is zero.
 
     A tied output layer then starts with scores of unit variance. `word_dropout` is the share of pieces whose whole
-    vector is dropped in training (Gal & Ghahramani 2016).
+    vector is dropped in training (Gal & Ghahramani 2016). `separator_id` is the piece between the sentences of a
+    document, where there is one.
     """
 
-    def __init__(self, num_pieces: int, size: int, *, pad_id: int, word_dropout: float = 0.0) -> None:
+    padding_idx: int
+
+    def __init__(
+        self,
+        num_pieces: int,
+        size: int,
+        *,
+        pad_id: int,
+        word_dropout: float = 0.0,
+        separator_id: int | None = None,
+    ) -> None:
         super().__init__(num_pieces, size, padding_idx=pad_id)
+        self.separator_id = separator_id
         nn.init.normal_(self.weight, std=size**-0.5)
         nn.init.zeros_(self.weight[pad_id])
         self.dropout = WordDropout(word_dropout)

@@ -82,6 +82,11 @@ class Translator(nn.Module, ABC):
         return None
 
     @property
+    def reads_documents(self) -> bool:
+        """Whether the encoder knows the sentences of a source."""
+        return False
+
+    @property
     def name(self) -> str:
         """What kind of translator it is, for a person."""
         return type(self).__name__

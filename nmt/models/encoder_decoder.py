@@ -33,6 +33,7 @@ class EncoderDecoder(Translator):
         src_vocab_size: int,
         tgt_vocab_size: int,
         joint_vocabulary: bool,
+        separator_id: int | None = None,
         pad_id: int,
         bos_id: int,
         eos_id: int,
@@ -51,12 +52,9 @@ class EncoderDecoder(Translator):
                 "set model.tie_source=false or data.tokenizer.joint=true"
             )
         self.pad_id, self.bos_id, self.eos_id = pad_id, bos_id, eos_id
-        tgt_embedding = Embedding(tgt_vocab_size, size, pad_id=pad_id, word_dropout=word_dropout)
-        src_embedding = (
-            tgt_embedding
-            if tie_source
-            else Embedding(src_vocab_size, size, pad_id=pad_id, word_dropout=word_dropout)
-        )
+        of_pieces: Any = {"pad_id": pad_id, "word_dropout": word_dropout, "separator_id": separator_id}
+        tgt_embedding = Embedding(tgt_vocab_size, size, **of_pieces)
+        src_embedding = tgt_embedding if tie_source else Embedding(src_vocab_size, size, **of_pieces)
         self.encoder = encoder(embedding=src_embedding, dropout=dropout)
         self.decoder = decoder(
             embedding=tgt_embedding,
@@ -66,6 +64,8 @@ class EncoderDecoder(Translator):
         )
         if not self.decoder.has_attention:
             self.encoder.keep_summary_only()
+        if self.decoder.needs_documents and not self.encoder.reads_documents:
+            raise ValueError("this attention weighs the sentences of a document: set encoder=hierarchical")
         self.output = kernels.Linear(self.decoder.features_size, tgt_vocab_size)  # W_y
         initialise_linear(self.output)
         if tie_output:
@@ -83,6 +83,10 @@ class EncoderDecoder(Translator):
     @property
     def has_attention(self) -> bool:
         return self.decoder.has_attention
+
+    @property
+    def reads_documents(self) -> bool:
+        return self.encoder.reads_documents
 
     @property
     def alignment_layer(self) -> int | None:  # type: ignore[override]

@@ -41,6 +41,10 @@ class EnsembleTranslator(Translator):
         return any(member.has_attention for member in self.members)
 
     @property
+    def reads_documents(self) -> bool:
+        return self.members[0].reads_documents
+
+    @property
     def max_length(self) -> int | None:
         return min((each.max_length for each in self.members if each.max_length is not None), default=None)
 

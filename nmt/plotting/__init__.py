@@ -11,8 +11,10 @@ from nmt.plotting.sentence import Group, Sentence
 _MODULES = {
     "bleu_by_length": "curves",
     "learning_curves": "curves",
-    "write_heatmaps": "document",
-    "write_page": "document",
+    "confusion": "heatmaps",
+    "document": "documents",
+    "write_heatmaps": "output",
+    "write_page": "output",
     "to_array": "files",
     "to_gif": "files",
     "to_html": "files",
@@ -20,6 +22,8 @@ _MODULES = {
     "to_svg": "files",
     "head_grid": "heatmaps",
     "heatmap": "heatmaps",
+    "measure_grid": "heatmaps",
+    "picture": "output",
     "alignment_page": "webpage",
 }
 __all__ = ["Group", "Sentence", *_MODULES]

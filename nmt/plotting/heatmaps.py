@@ -50,6 +50,34 @@ def heatmap(
     return _grid([[("", values)]], source, target, title, gold, cell=cell)
 
 
+def confusion(labels: Sequence[str], counts: Any) -> Figure:
+    """Counts [C, C + 1] of labels (rows) and what they were taken for (columns, the last is no label), as shares of
+    rows.
+    """
+    table = np.asarray(counts, dtype=np.float64)
+    shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    title = f"rows: {int(table.sum())} references; columns: what was written"
+    return heatmap(shares, [*labels, "(none)"], labels, title=title)
+
+
+def measure_grid(values: Any, name: str) -> Figure:
+    """A measure of heads [L, K], as entropy: white is the smallest of its values, dark blue the largest."""
+    table = np.asarray(values, dtype=np.float64)
+    num_layers, num_heads = table.shape
+    figure = Figure(figsize=(1 + 0.6 * num_heads, 0.8 + 0.4 * num_layers), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.imshow(table, cmap="Blues", aspect="auto")
+    dark = table > (table.min() + table.max()) / 2
+    for layer, head in np.ndindex(num_layers, num_heads):
+        colour = "white" if dark[layer, head] else "0.25"
+        axes.text(
+            head, layer, f"{table[layer, head]:.2f}", ha="center", va="center", fontsize=8, color=colour
+        )
+    axes.set(xlabel="head", ylabel="layer", xticks=range(num_heads), yticks=range(num_layers), title=name)
+    return figure
+
+
 def head_grid(
     weights: Any,
     source: Sequence[str],

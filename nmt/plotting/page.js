@@ -9,6 +9,21 @@ for (const section of document.querySelectorAll("section")) {
   const pair = section.querySelector(".pair"), svg = pair.querySelector("svg");
   const said = section.querySelector(".said");
   const other = {source: "target", target: "source"};
+  const weight = cell => Number(cell.style.getPropertyValue("--w")) || 0;
+  const sentences = Array.from(section.querySelectorAll(".sentence"));
+  // Of a document: a sentence weighs what its words do together, a word's shade is its weight beside the largest.
+  const shade = weights => {
+    const largest = Math.max(...weights, 1e-9);
+    lists.source.forEach((word, position) => word.style.setProperty("--w", weights[position] / largest));
+    for (const sentence of sentences) {
+      const own = Array.from(sentence.querySelectorAll(".word"), word => weights[lists.source.indexOf(word)]);
+      const sum = own.reduce((total, each) => total + each, 0);
+      sentence.style.setProperty("--s", sum);
+      sentence.querySelector(".share").textContent = Math.round(100 * sum);
+    }
+  };
+  const whole = lists.source.map((_, position) =>
+    cells.reduce((total, row) => total + weight(row[position]), 0) / Math.max(1, cells.length));
   let pinned = null;
 
   const clear = () => {
@@ -20,6 +35,7 @@ for (const section of document.querySelectorAll("section")) {
       delete word.dataset.percent;
     }
     said.textContent = "";
+    if (sentences.length) shade(whole);
   };
   const show = (side, index) => {
     clear();
@@ -31,12 +47,13 @@ for (const section of document.querySelectorAll("section")) {
       cell.classList.add("chosen");
       cell.classList.toggle("column", side === "source");
     }
-    const weights = line.map(cell => Number(cell.style.getPropertyValue("--w")) || 0);
+    const weights = line.map(weight);
     lists[other[side]].forEach((word, position) => {
       word.style.setProperty("--w", weights[position]);
       word.classList.toggle("gold", line[position].classList.contains("gold"));
       if (line[position].textContent) word.dataset.percent = line[position].textContent;
     });
+    if (sentences.length && side === "target") shade(weights);
     const largest = weights.map((_, position) => position).filter(position => line[position].textContent)
       .sort((a, b) => weights[b] - weights[a]).slice(0, 3)
       .map(position => `${lists[other[side]][position].textContent} ${line[position].textContent}`);
@@ -73,6 +90,7 @@ for (const section of document.querySelectorAll("section")) {
     rest();
   };
 
+  clear();
   for (const side of ["source", "target"]) lists[side].forEach((word, index) => {
     // One stop of the Tab key for each list; the arrow keys go from word to word.
     word.tabIndex = index ? -1 : 0;

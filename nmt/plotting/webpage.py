@@ -11,6 +11,7 @@ from html import escape
 from itertools import count
 from pathlib import Path
 
+from nmt.alignment import SEPARATOR, sentences_of
 from nmt.plotting.sentence import Group, Sentence, drawable, fitting
 
 HELP = """Point at a word, tap it, or go to it with Tab and the arrow keys: the shade and the number below each word of
@@ -29,10 +30,11 @@ def alignment_page(
 ) -> str:
     """An HTML page of sentences: pointing at a word (or Tab and the arrow keys) shades the words of the other side.
 
-    A click or Enter holds the choice. Below stands the whole of the weights [T, S] as a table, in hundredths,
-    which a browser without scripts shows too; gold links are outlined. The languages (such as "zh") tell the
-    browser which fonts and voices fit. A page that `is_part` of another has no heading. Raises ValueError where the
-    labels of a sentence do not fit its weights.
+    A click or Enter holds the choice. The sentences of a document are shaded by their weight, for the whole output
+    while no word is chosen. Below stands the whole of the weights [T, S] as a table, in hundredths, which a browser
+    without scripts shows too; gold links are outlined. The languages (such as "zh") tell the browser which fonts and
+    voices fit. A page that `is_part` of another has no heading. Raises ValueError where the labels of a sentence do not
+    fit its weights.
     """
     numbers, langs = count(1), (source_lang, target_lang)
     sections = [
@@ -109,9 +111,15 @@ def _section(number: int, sentence: Sentence, source_lang: str | None, target_la
 
 
 def _words(side: str, words: Sequence[str], lang: str | None) -> str:
-    buttons = "".join(
+    parts = [
         f'<button type="button" class="word" aria-pressed="false">{_text(word)}</button>\n' for word in words
-    )
+    ]
+    if side == "source" and SEPARATOR in words:  # a document: each sentence in a line of its own
+        numbers = sentences_of(words)
+        sentences = ["".join(part for part, own in zip(parts, numbers, strict=True) if own == number)
+                     for number in sorted(set(numbers))]  # fmt: skip
+        parts = [f'<div class="sentence"><span class="share"></span>\n{each}</div>\n' for each in sentences]
+    buttons = "".join(parts)
     name = f'<div class="name">{side}</div>\n'
     list_of_words = f"""<div class="words {side}" role="group" aria-label="{side} words" dir="auto"{_lang(lang)}>
 {buttons}</div>

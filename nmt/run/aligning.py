@@ -109,3 +109,17 @@ class AligningModel(Model):
             links.append(alignment.links_from_weights(words) if row in weights else set())
         sures, possibles = zip(*golds, strict=True)
         return alignment.score_alignments(links, sures, possibles)
+
+    def importance(self, dataset: Any, weights: Mapping[int, Any]) -> alignment.Importance | None:
+        """How well attention finds the sentences that the gold links name; None where no source is a document.
+
+        `weights` [T, S] are between the pieces of rows of a data set.
+        """
+        examples = {row: dataset[row] for row in sorted(weights)}
+        if not any(alignment.SEPARATOR in each["src"].split() for each in examples.values()):
+            return None
+        return alignment.score_importance(
+            (self.between_words(weights[row], each["src"], each["tgt"]) for row, each in examples.items()),
+            (each["src"].split() for each in examples.values()),
+            (alignment.parse_talp(each["alignment"])[1] for each in examples.values()),
+        )

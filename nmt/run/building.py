@@ -137,6 +137,7 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer, *, trusted: Seque
         src_vocab_size=tokenizer.src_vocab_size,
         tgt_vocab_size=tokenizer.tgt_vocab_size,
         joint_vocabulary=tokenizer.joint,
+        separator_id=tokenizer.separator_id,
         pad_id=tokenizer.pad_id,
         bos_id=tokenizer.bos_id,
         eos_id=tokenizer.eos_id,

@@ -140,13 +140,15 @@ class Run(TranslatingModel, AligningModel):
         scores["num_sentences"] = len(sources)
         scores["references"] = metrics.digest(sources, references)
         if self.translator.has_attention:
-            scores |= self._score_attention(dataset, sources, references)
+            scores |= self._score_attention(dataset, sources, references, labels="macro_f1" in scores)
         return scores, translations
 
     def _score_attention(
-        self, dataset: Any, sources: list[str], references: list[str]
-    ) -> dict[str, dict[str, float]]:
-        """Statistics of the attention over forced references, its heads' agreement, and its AER."""
+        self, dataset: Any, sources: list[str], references: list[str], *, labels: bool
+    ) -> dict[str, dict[str, Any]]:
+        """Statistics of the attention over forced references, its heads' agreement, its AER; of labels, words that
+        weigh.
+        """
         chosen, agreements = {}, []
         for row, heads in self.attentions(sources, references):
             chosen[row] = self.choose_head(heads, None, None)
@@ -154,12 +156,21 @@ class Run(TranslatingModel, AligningModel):
                 agreements.append(alignment.agreement(heads).mean(axis=0))
         if not chosen:  # the model can read none of the pairs
             return {}
-        scores: dict[str, dict[str, float]] = {"attention": alignment.statistics(chosen.values())}
+        scores: dict[str, dict[str, Any]] = {"attention": alignment.statistics(chosen.values())}
         if agreements:
             scores["attention"]["agreement"] = float(np.concatenate(agreements).mean())
+        if labels:
+            between = (
+                self.between_words(each, sources[row], references[row]) for row, each in chosen.items()
+            )
+            scores["weighed_words"] = alignment.weighed_words(
+                between, (sources[row].split() for row in chosen), (references[row] for row in chosen)
+            )
         if "alignment" in dataset.column_names:
             result = self.alignment_error(dataset, chosen, range(len(sources)))
             scores["aer"] = {"score": result.aer, "precision": result.precision, "recall": result.recall}
+            if importance := self.importance(dataset, chosen):
+                scores["importance"] = importance._asdict()
         return scores
 
     def split(self, name: str, data: DictConfig | None = None) -> Any:

@@ -47,4 +47,9 @@ def report(scores: dict[str, Any]) -> str:
         lines.append(
             f"AER  {result['score']:.3f}  precision {result['precision']:.3f}  recall {result['recall']:.3f}"
         )
+    for label, words in scores.get("weighed_words", {}).items():
+        lines.append(f"{label}: " + ", ".join(f"{word} {weight:.2f}" for word, weight in words[:5]))
+    if "importance" in scores:
+        result = scores["importance"]
+        lines.append(f"sentences that matter: precision {result['precision']:.3f}  mass {result['mass']:.3f}")
     return "\n".join(lines)

@@ -21,6 +21,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MOST_PIECES = 512  # of a source line that is translated as one: time and memory grow with the square
+MOST_PIECES_OF_A_DOCUMENT = 16_384  # read sentence by sentence, so that they grow with its length
 
 
 class TranslatingModel(Model):
@@ -42,8 +43,9 @@ class TranslatingModel(Model):
 
         With `num_best` above 1, `.others` holds the other hypotheses, best first (or in the order drawn). Each
         translation begins with its line of `prefixes`. A line of more than `MOST_PIECES` pieces is cut at words into
-        parts, which are translated by themselves and joined; a warning counts lines from `first_line`. A line that is
-        empty or was cut has no others. Raises UserError for settings that do not fit the model.
+        parts, which are translated by themselves and joined (of a document, which may be longer, sentences are left
+        out); a warning counts lines from `first_line`. A line that is empty or was cut has no others. Raises UserError
+        for settings that do not fit the model.
         """
         lines = list(lines)
         numbers = range(first_line, first_line + len(lines))
@@ -52,17 +54,18 @@ class TranslatingModel(Model):
             _check_prefixes(prefixes, lines, ids, numbers)
         most = self.most_pieces
         parts = [
-            self._parts(line) if len(own) > most and not _is_empty(line, own) else [line]
-            for line, own in zip(lines, ids, strict=True)
+            [line] if len(own) <= most or _is_empty(line, own) else self._cut(number, line)
+            for number, line, own in zip(numbers, lines, ids, strict=True)
         ]
         if cut := [number for number, own in zip(numbers, parts, strict=True) if len(own) > 1]:
             log.warning(
                 "%d of %d lines have more than %d pieces: each is translated in parts (the first is line %d)",
                 *(len(cut), len(lines), most, cut[0]),
             )
+        if any(len(own) > most for own in ids):
             ids = self.tokenizer.encode_source(_flat(parts))
         begun = None if prefixes is None else self._begun(prefixes, parts)
-        found = iter(
+        each_part = iter(
             self._translate_parts(
                 _flat(parts),
                 ids,
@@ -74,10 +77,10 @@ class TranslatingModel(Model):
                 show_progress=show_progress,
             )
         )
-        translations = [list(islice(found, len(own))) for own in parts]
+        translations = [list(islice(each_part, len(own))) for own in parts]
         return [
-            own[0] if len(own) == 1 else Translation.join(line, own)
-            for line, own in zip(lines, translations, strict=True)
+            found[0] if own == [line] else Translation.join(line, found)
+            for line, own, found in zip(lines, parts, translations, strict=True)
         ]
 
     def _begun(self, prefixes: Sequence[str], parts: list[list[str]]) -> list[list[int]]:
@@ -132,7 +135,23 @@ class TranslatingModel(Model):
     @property
     def most_pieces(self) -> int:
         """Of a line that is translated as one."""
-        return min(MOST_PIECES, self.translator.max_length or MOST_PIECES)
+        most = MOST_PIECES_OF_A_DOCUMENT if self.translator.reads_documents else MOST_PIECES
+        return min(most, self.translator.max_length or most)
+
+    def _cut(self, number: int, line: str) -> list[str]:
+        """The parts of a line that is too long; of a document its first sentences, with a warning that names the
+        others.
+        """
+        if not self.translator.reads_documents:
+            return self._parts(line)
+        sentences = line.split(f" {alignment.SEPARATOR} ")
+        sizes = [len(own) + 1 for own in self.tokenizer.encode_source(sentences)]
+        kept = max(1, int(np.searchsorted(np.cumsum(sizes), self.most_pieces, side="right")))
+        log.warning(
+            "line %d: sentences %d to %d are left out, a document has at most %d pieces",
+            *(number, kept + 1, len(sentences), self.most_pieces),
+        )
+        return self._parts(f" {alignment.SEPARATOR} ".join(sentences[:kept]))[:1]
 
     def _parts(self, line: str) -> list[str]:
         """A line cut in halves, at words where it has any, until no part has more than `most_pieces`."""

@@ -33,8 +33,8 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
     keywords: Any = {
         name: settings[name] for name in ("model_type", "joint", "vocab_size", "character_coverage")
     }
-    if lowercase:  # else the key of a cache is as it was
-        keywords["lowercase"] = True
+    # Only what is set is part of the key of a cache.
+    keywords |= {name: True for name in ("lowercase", "documents") if settings.get(name)}
     if isinstance(train, TextStream):
         src = (row[0] for row in train.first_pairs(settings.max_pairs))
         tgt = (row[1] for row in train.first_pairs(settings.max_pairs))

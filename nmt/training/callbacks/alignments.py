@@ -29,11 +29,11 @@ class DrawAlignments(Callback):
     """Draws and measures the cross-attention at each validation, while the references are forced.
 
     Logs `val/attention/*` statistics over the whole set, and `val/aer` where the data have gold alignments (row t of
-    the weights belongs to the piece that step t emits). Draws `num_sentences` fixed sentences, as images
-    `val/alignment/ROW` and as PNG files in `directory`: the mean over heads of the model's layer of alignment, else of
-    all layers. Several layers or heads are drawn each, as `val/heads/ROW`. At the end of training each sentence's
-    heatmaps become an animation. `history.npz` in `directory` keeps their weights, error and greedy translations of all
-    validations, and `index.html` shows them with a slider.
+    the weights belongs to the piece that step t emits), and of documents `val/importance/*`. Draws `num_sentences`
+    fixed sentences, as images `val/alignment/ROW` and as PNG files in `directory`: the mean over heads of the model's
+    layer of alignment, else of all layers. Several layers or heads are drawn each, as `val/heads/ROW`. At the end of
+    training each sentence's heatmaps become an animation. `history.npz` in `directory` keeps their weights, error and
+    greedy translations of all validations, and `index.html` shows them with a slider.
     """
 
     # The first where the data have gold alignments, all of them where the model has attention.
@@ -71,6 +71,9 @@ class DrawAlignments(Callback):
             score = model.alignment_error(data.val_text, collected, collected)
             pl_module.log("val/aer", score.aer, rank_zero_only=False)
             pl_module.progress["val/aer"] = f"{score.aer:.3f}"
+            if importance := model.importance(data.val_text, collected):
+                for name, value in importance._asdict().items():
+                    pl_module.log(f"val/importance/{name}", value, rank_zero_only=False)
         if trainer.is_global_zero:
             rows = fixed_sentences(data, sorted(collected), self.num_sentences)
             for row in rows:
@@ -93,8 +96,9 @@ class DrawAlignments(Callback):
         title = f"sentence {row}, step {trainer.global_step}"
         [(_, heads)] = model.attentions(*([text] for text in pair))  # [L, K, T, S]
         mean = model.between_words(model.choose_head(heads, None, None), *pair)
-        self._show(trainer, plotting.heatmap(mean, *labels, title=title, gold=gold), "alignment", row)
-        if heads.shape[0] * heads.shape[1] > 1:
+        figure = plotting.picture(plotting.Sentence(mean, labels[0], labels[1], title, gold))
+        self._show(trainer, figure, "alignment", row)
+        if heads.shape[0] * heads.shape[1] > 1 and alignment.SEPARATOR not in labels[0]:
             grid = [[model.between_words(head, *pair) for head in each] for each in heads]
             self._show(trainer, plotting.head_grid(grid, *labels, title=title, gold=gold), "heads", row)
 

@@ -6,7 +6,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from nmt import metrics, ranks
+from nmt import metrics, plotting, ranks
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
 from nmt.errors import UserError
@@ -18,20 +18,29 @@ class ScoreValidation(Callback):
     """BLEU and chrF of greedy translations, detokenised, against the untouched references.
 
     Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. `bleu` and `chrf`
-    are the test set's metrics, so that the best checkpoint is chosen by them; None is the usual one. Raises UserError
-    where the model gives NaN.
+    are the test set's metrics, so that the best checkpoint is chosen by them; None is the usual one. Of labels, scored
+    by `macro_f1`, it logs `val/macro_f1` and which label was taken for which, as the image `val/confusion`. Raises
+    UserError where the model gives NaN.
     """
 
-    scores = ("val/bleu", "val/chrf")
+    scores: tuple[str, ...] = ("val/bleu", "val/chrf")
 
     def __init__(
-        self, *, num_samples: Whole, bleu: metrics.Bleu | None = None, chrf: metrics.Chrf | None = None
+        self,
+        *,
+        num_samples: Whole,
+        bleu: metrics.Bleu | None = None,
+        chrf: metrics.Chrf | None = None,
+        macro_f1: metrics.MacroF1 | None = None,
     ) -> None:
         self.num_samples = num_samples
         self.scorers: dict[str, Any] = {
             "bleu": metrics.Bleu(tokenize="13a", lowercase=False) if bleu is None else bleu,
             "chrf": metrics.Chrf(lowercase=False) if chrf is None else chrf,
         }
+        if macro_f1 is not None:
+            self.scorers["macro_f1"] = macro_f1
+            self.scores += ("val/macro_f1",)
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
@@ -61,6 +70,11 @@ class ScoreValidation(Callback):
         pl_module.progress["val/bleu"] = f"{scores['bleu']['score']:.1f}"
         if trainer.is_global_zero:
             self._write_samples(trainer, data, rows, translations)
+            if "macro_f1" in self.scorers:
+                labels, counts = metrics.confusion([translations[row] for row in rows], references)
+                image = plotting.to_array(plotting.confusion(labels, counts))
+                for writer in tensorboard_writers(trainer):
+                    writer.add_image("val/confusion", image, trainer.global_step, dataformats="HWC")
 
     def _write_samples(
         self, trainer: L.Trainer, data: TranslationDataModule, rows: list[int], translations: dict[int, str]

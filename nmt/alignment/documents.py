@@ -1,0 +1,76 @@
+"""Attention to the sentences of a document: their weights, and how well these find the sentences that matter."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.alignment.links import Links
+from nmt.alignment.weights import as_array
+
+SEPARATOR = "¶"  # the word between two sentences of a document
+
+
+def sentences_of(words: Sequence[str]) -> list[int]:
+    """For each word of a document the number of its sentence, from 0; a separator belongs to the one that it ends."""
+    ends = np.array([word == SEPARATOR for word in words], dtype=int)
+    return (ends.cumsum() - ends).tolist()
+
+
+def sentence_weights(weights: Any, words: Sequence[str]) -> NDArray[np.floating]:
+    """Weights [..., S] of a document's words, summed to those of its sentences [..., N]."""
+    values, numbers = as_array(weights), sentences_of(words)
+    member = np.eye(max(numbers, default=-1) + 1)[numbers]  # [S, N]
+    return values @ member
+
+
+def weighed_words(
+    weights: Iterable[Any], sources: Iterable[Sequence[str]], labels: Iterable[str], *, most: int = 10
+) -> dict[str, list[tuple[str, float]]]:
+    """For each label the words that weigh most in its texts: `{label: [(word, mean weight), ...]}`.
+
+    weights: [T, S] between words; a word's weight in a text is its mean over the output. Words that stand in fewer than
+    3 texts of a label are left out.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for each, words, label in zip(weights, sources, labels, strict=True):
+        for word, weight in zip(words, as_array(each).mean(axis=0), strict=True):
+            found.setdefault(label, {}).setdefault(word, []).append(float(weight))
+    means = {
+        label: [(word, float(np.mean(own))) for word, own in words.items() if len(own) >= 3]
+        for label, words in sorted(found.items())
+    }
+    return {label: sorted(own, key=lambda pair: -pair[1])[:most] for label, own in means.items()}
+
+
+class Importance(NamedTuple):
+    """How well attention finds the sentences that matter, from 0 to 1; see `score_importance`."""
+
+    precision: float
+    mass: float
+
+
+def score_importance(
+    weights: Iterable[Any], documents: Iterable[Sequence[str]], golds: Iterable[Links]
+) -> Importance:
+    """Means over documents, of sentences' weights w_i over the whole output.
+
+        w_i = mean_t sum of a_tj over words j of sentence i        precision = |G and the k largest| / k, k = |G|
+        mass = sum of w_i over i in G / sum of all w_i
+
+    weights: [T, S] between words. golds: links of each pair; G has the sentences of which a word is linked. A document
+    without links is left out. Raises ValueError where all are.
+    """
+    found = []
+    for each, words, links in zip(weights, documents, golds, strict=True):
+        numbers = sentences_of(words)
+        important = sorted({numbers[source] for source, _ in links})
+        if important:
+            of_sentences = sentence_weights(each, words).mean(axis=0)
+            largest = np.argsort(-of_sentences, kind="stable")[: len(important)]
+            precision = len({*largest.tolist()} & {*important}) / len(important)
+            found.append((precision, of_sentences[important].sum() / of_sentences.sum()))
+    if not found:
+        raise ValueError("no document has links to a sentence that matters")
+    return Importance(*np.mean(found, axis=0).tolist())

@@ -1,0 +1,141 @@
+"""What each head does: measures of its weights, and what the model loses without it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from nmt import alignment
+from nmt.analysis.attentions import Attentions
+from nmt.analysis.words import SPECIAL
+from nmt.attention import MultiHeadAttention as RecurrentHeads
+from nmt.attention.masks import padding_mask
+from nmt.comparison.tables import aligned
+from nmt.layers.multi_head import MultiHeadAttention
+from nmt.run.directory import Run
+
+MEASURES = (
+    "entropy",
+    "concentration",
+    "diagonality",
+    "previous",
+    "next",
+    "first",
+    "separators",
+    "similarity",
+)
+
+
+def head_measures(texts: Sequence[Attentions]) -> dict[str, NDArray[np.floating]]:
+    """Means [L, K] over the rows of all texts (diagonality: over texts), and which head is most alike.
+
+        previous = a_{t,t-1}        next = a_{t,t+1}        first = a_{t,0}        separators = sum of a_tj, j special,
+        j > 0
+
+    `most_similar` has that head's number `layer * K + head`, `similarity` is `1 - JSD(a_t, b_t) / log 2` (Lin 1991), 1
+    where the rows are the same. previous and next are NaN between two texts, and so are similarities of a single head.
+    Raises ValueError where there is no text.
+    """
+    if not texts:
+        raise ValueError("there is no text to measure heads on")
+    rows: dict[str, list[NDArray[np.floating]]] = {name: [] for name in MEASURES}
+    for each in texts:
+        weights = np.asarray(each.weights, dtype=np.float64)  # [L, K, T, S]
+        special = np.array([SPECIAL.fullmatch(token) is not None for token in each.source])
+        special[0] = False  # counted as the first
+        rows["entropy"].append(alignment.entropy(weights))
+        rows["concentration"].append(alignment.concentration(weights))
+        rows["diagonality"].append(np.asarray(alignment.diagonality(weights))[..., None])
+        rows["first"].append(weights[..., 0])
+        rows["separators"].append(weights[..., special].sum(axis=-1))
+        if each.kind != "cross":
+            rows["previous"].append(np.diagonal(weights, offset=-1, axis1=2, axis2=3))
+            rows["next"].append(np.diagonal(weights, offset=1, axis1=2, axis2=3))
+        rows["similarity"].append(_similarity(weights.reshape(-1, *weights.shape[2:])))
+    shape = texts[0].weights.shape[:2]
+    none = np.full(shape, np.nan)
+    measures = {
+        name: np.concatenate(rows[name], axis=-1).mean(axis=-1) if rows[name] else none
+        for name in MEASURES
+        if name != "similarity"
+    }
+    alike = np.concatenate(rows["similarity"], axis=-1).mean(axis=-1)  # [L * K, L * K]
+    np.fill_diagonal(alike, -np.inf)
+    alone = len(alike) == 1
+    measures["similarity"] = none if alone else alike.max(axis=1).reshape(shape)
+    measures["most_similar"] = none if alone else alike.argmax(axis=1).astype(float).reshape(shape)
+    return measures
+
+
+def _similarity(heads: NDArray[np.floating]) -> NDArray[np.floating]:
+    """`1 - JSD / log 2` of rows of each pair of heads [H, T, S]: [H, H, T]."""
+    own = alignment.entropy(heads)  # [H, T]
+    found = np.ones((len(heads), *own.shape))
+    for number, head in enumerate(heads):
+        mixed = alignment.entropy((heads + head) / 2)  # [H, T]
+        found[number] = 1 - (mixed - (own + own[number]) / 2) / np.log(2)
+    return found
+
+
+def head_table(texts: Sequence[Attentions]) -> str:
+    """`head_measures` as a Markdown table, a line for each head."""
+    measures = head_measures(texts)
+    num_layers, num_heads = measures["entropy"].shape
+    lines = [["layer", "head", *MEASURES, "to"]]
+    for layer in range(num_layers):
+        for head in range(num_heads):
+            values = [measures[name][layer, head] for name in MEASURES]
+            other = measures["most_similar"][layer, head]
+            to = "–" if np.isnan(other) else f"{int(other) // num_heads}.{int(other) % num_heads}"
+            lines.append(
+                [str(layer), str(head), *("–" if np.isnan(each) else f"{each:.2f}" for each in values), to]
+            )
+    return aligned(lines)
+
+
+@torch.inference_mode()
+def head_importance(
+    run: Run, sources: Sequence[str], targets: Sequence[str]
+) -> dict[str, NDArray[np.floating]]:
+    """What the loss of given targets rises by without each head, nats a piece (Michel et al. 2019, section 3).
+
+    A head is silenced by zeros in the columns of the output map that read it. One array [K] for each attention that has
+    heads, by its name in the model, such as `decoder.layers.0.cross_attention`; empty where the model has none.
+    """
+    whole = _loss(run, sources, targets)
+    found = {}
+    for name, module in run.translator.named_modules():
+        if isinstance(module, MultiHeadAttention | RecurrentHeads):
+            output: Any = (
+                module.output if isinstance(module, MultiHeadAttention) else module.output_projection
+            )
+            found[name] = np.array(
+                [
+                    _loss_without(run, sources, targets, output, module.num_heads, head) - whole
+                    for head in range(module.num_heads)
+                ]
+            )
+    return found
+
+
+def _loss_without(
+    run: Run, sources: Sequence[str], targets: Sequence[str], output: nn.Linear, num_heads: int, head: int
+) -> float:
+    kept = output.weight.detach().clone()
+    try:
+        output.weight.unflatten(1, (num_heads, -1))[:, head] = 0
+        return _loss(run, sources, targets)
+    finally:
+        output.weight.copy_(kept)
+
+
+def _loss(run: Run, sources: Sequence[str], targets: Sequence[str]) -> float:
+    """-log p of the targets' pieces and ends, nats a piece."""
+    tokenizer = run.tokenizer
+    src, tgt_out = run.pad(tokenizer.encode_source(sources)), run.pad(tokenizer.encode_target(targets))
+    tgt_in = torch.cat((torch.full_like(tgt_out[:, :1], tokenizer.bos_id), tgt_out[:, :-1]), dim=1)
+    logits = run.translator(run.translator.encode(src, padding_mask(src, tokenizer.pad_id)), tgt_in).logits
+    return nn.functional.cross_entropy(logits.transpose(1, 2), tgt_out, ignore_index=tokenizer.pad_id).item()

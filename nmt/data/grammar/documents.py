@@ -1,0 +1,65 @@
+"""Documents of the built-in grammar: sentences of which it is known which ones matter."""
+
+import random
+from typing import NamedTuple
+
+from nmt.data.grammar.sentences import Pair, corpus
+from nmt.errors import UserError
+
+MOST_WORDS = 10  # of a sentence
+_POOL = {"train": 8000, "val": 500, "test": 1500}  # distinct sentences that a split's documents are made of
+_NEGATIVE = "negative "
+
+
+class Document(NamedTuple):
+    """Sentences, and the numbers of those that deny something, from 0: all that a label or a summary is made of."""
+
+    sentences: tuple[Pair, ...]
+    important: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        """The tense of the first denial: past, present, future, perfect or modal."""
+        return self.sentences[self.important[0]].kind.removeprefix(_NEGATIVE)
+
+
+def documents(
+    *,
+    num_train: int,
+    num_val: int,
+    num_test: int,
+    min_sentences: int,
+    max_sentences: int,
+    most_important: int,
+    seed: int,
+) -> dict[str, list[Document]]:
+    """Splits of random documents; no sentence of one split is in another.
+
+    A document has `min_sentences` to `max_sentences` sentences, 1 to `most_important` of which deny something; each is
+    a sentence of at most `MOST_WORDS` words, and all tenses of denials are equally likely. Raises UserError where the
+    numbers do not go together.
+    """
+    if not 1 <= most_important <= min_sentences <= max_sentences:
+        raise UserError(
+            f"data.min_sentences={min_sentences} must be at least {most_important} and at most "
+            f"data.max_sentences={max_sentences}"
+        )
+    sizes = {f"num_{split}": number for split, number in _POOL.items()}
+    pools = corpus(**sizes, max_words=MOST_WORDS, seed=seed)
+    rng = random.Random(seed)
+    splits: dict[str, list[Document]] = {}
+    for split, number in (("train", num_train), ("val", num_val), ("test", num_test)):
+        by_kind: dict[str, list[Pair]] = {}
+        for pair in pools[split]:
+            by_kind.setdefault(pair.kind if pair.kind.startswith(_NEGATIVE) else "", []).append(pair)
+        others = by_kind.pop("")
+        denials = [by_kind[kind] for kind in sorted(by_kind)]
+        splits[split] = []
+        for _ in range(number):
+            size = rng.randint(min_sentences, max_sentences)
+            important = sorted(rng.sample(range(size), rng.randint(1, most_important)))
+            sentences = [
+                rng.choice(rng.choice(denials) if place in important else others) for place in range(size)
+            ]
+            splits[split].append(Document(tuple(sentences), tuple(important)))
+    return splits
