@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.comparison.tables import aligned
+from nmt.metrics import LABELS
 
 RECORDS = Path(__file__).parent / "results"
+LEFT_OUT = ("log_dir=", "data.path=", "trainer.enable_progress_bar=")  # say nothing of the model
 MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -27,7 +29,7 @@ def load(name: str) -> dict[str, Any]:
 
 def command_of(run: dict[str, Any]) -> str:
     """The settings that a run was started with, without where it was kept."""
-    words = [word for word in run["command"].split()[2:] if not word.startswith(("log_dir=", "data.path="))]
+    words = [word for word in run["command"].split()[2:] if not word.startswith(LEFT_OUT)]
     return f"`{' '.join(words)}`" if words else "the defaults"
 
 
@@ -134,6 +136,23 @@ def options(name: str) -> str:
     return f"{aligned(lines)}\n\n{origin(runs)}"
 
 
+def documents(name: str, score: str) -> str:
+    """Runs on documents: a score, and how well attention finds the sentences that matter."""
+    runs = load(name)["runs"]
+    lines = [["settings", LABELS[score], "precision at k", "mass", "parameters"]]
+    for run in sorted(runs, key=lambda run: run["command"]):
+        found = [f"{run[f'importance/{key}']:.2f}" for key in ("precision", "mass")]
+        lines.append(
+            [
+                command_of(run),
+                f"{run[score]:.1f} ± {run[f'{score}_ci']:.1f}",
+                *found,
+                f"{run['num_parameters']:,}",
+            ]
+        )
+    return f"{aligned(lines)}\n\n{origin(runs)}"
+
+
 def readme_results() -> str:
     """Ten rows at most: the default run, attention against the bottleneck, real text."""
     [default] = load("default")["seeds"]
@@ -178,6 +197,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "toolkits": toolkits,
     "alignment": alignment,
     "reproduction": reproduction,
+    "documents": lambda: documents("documents", "exact_match"),
+    "summaries": lambda: documents("summaries", "bleu"),
     "readme_results": readme_results,
     "readme_toolkits": readme_toolkits,
 }

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from functools import partial
 from itertools import chain
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt import alignment, metrics, plotting
+from nmt import Run, alignment, metrics, plotting
 from nmt.attention import AdditiveAttention, HierarchicalAttention, SentenceAttention
 from nmt.attention.masks import masked_softmax
 from nmt.data import grammar
@@ -355,3 +356,31 @@ def test_a_page_groups_the_words_of_a_document():
     assert '<div class="sentence">' not in plotting.alignment_page(
         [plotting.Sentence(weights[:, :4], WORDS[:4], ["no"])], title="a sentence"
     )
+
+
+def test_a_document_that_is_too_long_loses_whole_sentences_which_are_named(caplog, monkeypatch):
+    lines = ["the dog sleeps . ¶ a cat eats .", "who sees ?"] * 30
+    tokenizer = Tokenizer.train(
+        lines, lines, model_type="bpe", joint=True, vocab_size=40, character_coverage=1.0, documents=True
+    )
+    model = build_translator(compose("train", "model.size=8", "attention=sentences").model, tokenizer).eval()
+    run = Run(None, None, tokenizer, model)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES_OF_A_DOCUMENT", 60)
+    given = ["", "¶", "a cat ¶ ¶ who ?", " ¶ ".join(["a cat eats ."] * 50)]
+    found = run.translate(given, DecodingSettings(beam_size=1), first_line=7)
+    assert [each.source for each in found] == given
+    [said] = [each for each in caplog.messages if "left out" in each]
+    kept = (
+        int(
+            re.fullmatch(
+                r"line 10: sentences (\d+) to 50 are left out, a document has at most 60 pieces", said
+            )[1]
+        )
+        - 1
+    )
+    assert 1 < kept < 20
+    weights = found[3].weights
+    assert weights.shape[1] == len(given[3].split())
+    if weights.size:
+        assert weights[:, : 5 * kept - 1].any()
+    assert not weights[:, 5 * kept :].any()

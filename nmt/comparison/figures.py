@@ -72,6 +72,7 @@ def _figures_of(run: ScoredRun, scores: Mapping[str, Mapping[str, Any]]) -> Row:
     training, attention = run.metrics.get("training", {}), run.metrics.get("attention", {})
     figures = {key: training.get(key) for key in (*COSTS, *PROVENANCE)}
     figures |= {f"attention/{key}": value for key, value in attention.items()}
+    figures |= {f"importance/{key}": value for key, value in run.metrics.get("importance", {}).items()}
     return row | {key: value for key, value in figures.items() if value is not None}
 
 

@@ -22,7 +22,9 @@ def score_table(rows: Sequence[Row], names: Sequence[str]) -> str:
         ("seconds", "training s", ",.0f"),
         ("tokens_per_second", "tokens/s", ",.0f"),
     ]
-    statistics = dict.fromkeys(key for row in rows for key in row if key.startswith("attention/"))
+    statistics = dict.fromkeys(
+        key for row in rows for key in row if key.startswith(("attention/", "importance/"))
+    )
     figures += [(key, key.replace("/", " "), ".3f") for key in statistics]
     figures = [figure for figure in figures if any(figure[0] in row for row in rows)]
     header = ["run"]
