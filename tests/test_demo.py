@@ -255,6 +255,13 @@ def test_runs_stand_beside_each_other_with_a_forced_target(runs, tmp_path):
     assert page.count("<section") == 6
     assert "<b>" not in page
     refused(run_composed("translate", *settings), "beside=", "has no effect without page=FILE")
+    ended = run_composed(
+        "translate", f"run=[{ours},{ours}]", *settings[1:2], f"page={tmp_path / 'both.html'}"
+    )
+    assert ended.status == 0, ended.err
+    page = (tmp_path / "both.html").read_text("utf-8")
+    assert page.count("<section") == 9
+    assert page.count(">ensemble, log p") == 3
 
 
 def test_the_demo_says_what_it_lacks(runs, monkeypatch):

@@ -1,13 +1,13 @@
 """Translate lines: files, or standard input to standard output."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from nmt import alignment, plotting
 from nmt.commands.entry import outlive_reader
@@ -64,7 +64,9 @@ def translate(cfg: DictConfig) -> None:
         plotting.write_heatmaps(pictures, cfg.heatmaps)
     if cfg.page is not None:
         title = f"Translations by {run.directory.name}"
-        shown = pictures if cfg.beside is None else _side_by_side(cfg, run, results, decoding, how)
+        beside = cfg.run if cfg.beside is None and OmegaConf.is_list(cfg.run) else cfg.beside
+        others = [beside] if isinstance(beside, str) else list(beside or ())
+        shown = _side_by_side(cfg, run, others, results, decoding, how) if others else pictures
         plotting.write_page(shown, cfg.page, title=title, languages=run.languages)
 
 
@@ -75,13 +77,18 @@ def _picture(translation: Translation, title: str, note: str | None = None) -> p
 
 
 def _side_by_side(
-    cfg: DictConfig, run: Run, results: list[Translation], decoding: DecodingSettings, how: dict[str, Any]
+    cfg: DictConfig,
+    run: Run,
+    others: Sequence[str],
+    results: list[Translation],
+    decoding: DecodingSettings,
+    how: dict[str, Any],
 ) -> dict[int, plotting.Group]:
-    """Each line as the run translated it, and as those of `beside` do, which begin with the same prefix."""
+    """Each line as `run` translated it, and as the other runs do, which begin with the same prefix."""
     lines = [each.source for each in results]
     prefixes = None if cfg.prefixes is None else list(read_lines(Path(cfg.prefixes)))
-    found = [(run.name, results)]
-    for path in [cfg.beside] if isinstance(cfg.beside, str) else cfg.beside:
+    found = [("ensemble" if OmegaConf.is_list(cfg.run) else run.name, results)]
+    for path in others:
         other = Run.load(path, **how)
         check_decoding(decoding, other.translator, num_best=1)
         found.append((other.name, other.translate(lines, decoding, prefixes=prefixes)))
