@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,21 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
             temporary.unlink()
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path`, which is missing or empty: it takes the name `path` at the end, or is removed after
+    an exception. Raises WriteError."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise WriteError(path, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:

@@ -41,9 +41,9 @@ BENCHMARK = [
     "repeats=1",
     "startup=false",
 ]
-# Several processes, another machine or a cluster, and a server: their settings are composed here, and run by
-# tests/test_ddp.py and tests/test_demo.py.
-COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "scripts/demo.py")
+# Several processes, another machine or a cluster, a server, models of one kind: their settings are composed here, and run
+# by tests/test_ddp.py, tests/test_demo.py and tests/test_export.py.
+COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "scripts/demo.py", "scripts/export.py")
 
 
 def blocks(page: Path, language: str) -> list[str]:

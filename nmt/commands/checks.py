@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.composing import CONFIGS
 from nmt.errors import UserError
+from nmt.export import NEEDS
 from nmt.run.files import check_folders, check_run, find_runs
 from nmt.settings import key_of
 
@@ -111,6 +112,26 @@ def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError without gradio, and for a run that is not there."""
     if find_spec("gradio") is None:
         raise UserError("the demo needs gradio: pip install -e '.[demo]'")
+    check_run(cfg)
+
+
+def export(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise UserError without what a format needs, for a folder that has something in it, without a token to push
+    with, and for a run that is not there."""
+    missing = [name for name in NEEDS[cfg.format] if find_spec(name) is None]
+    if missing:
+        raise UserError(f"format={cfg.format} needs {', '.join(missing)}: pip install -e '.[export]'")
+    if cfg.quantization is not None and cfg.format != "ctranslate2":
+        raise UserError(
+            f"quantization={cfg.quantization} has no effect with format={cfg.format}: leave it out"
+        )
+    check_folders(cfg, folders=["output"])
+    if Path(cfg.output).exists() and any(Path(cfg.output).iterdir()):
+        raise UserError(f"output={cfg.output} is not empty: give a new folder")
+    if cfg.push is not None:
+        from nmt.export import hub  # its client takes a while to load
+
+        hub.check(cfg.push)
     check_run(cfg)
 
 

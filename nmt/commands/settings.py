@@ -126,6 +126,18 @@ class Demo(OfARun, total=False):
     share: bool
 
 
+class Export(TypedDict, total=False):
+    run: PathText
+    format: Literal["ctranslate2", "transformers", "onnx", "safetensors"]
+    output: PathText
+    quantization: Literal["int8", "int16", "float16", "bfloat16"] | None
+    license: Annotated[str, Field(min_length=1)]
+    push: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None
+    checkpoint: PathText
+    average: Count | None
+    trusted: list[str]
+
+
 class Benchmark(TypedDict, total=False):
     attentions: list[str] | None
     variants: dict[str, list[str]] | None
@@ -152,7 +164,8 @@ class Benchmark(TypedDict, total=False):
 
 
 OF_COMMANDS: dict[str, Any] = {
-    each.__name__.lower(): each for each in (Train, Evaluate, Translate, Align, Compare, Benchmark, Demo)
+    each.__name__.lower(): each
+    for each in (Train, Evaluate, Translate, Align, Compare, Benchmark, Demo, Export)
 }
 
 

@@ -107,17 +107,18 @@ class Tokenizer:
 
     def save(self, directory: str | Path) -> None:
         """Write joint.model, or src.model and tgt.model. Raises WriteError."""
-        directory = Path(directory)
-        models = (
-            {"joint.model": self._source}
-            if self.joint
-            else {"src.model": self._source, "tgt.model": self._target}
-        )
-        write_together({directory / name: each.serialized_model_proto() for name, each in models.items()})
+        names = ("joint.model",) if self.joint else ("src.model", "tgt.model")
+        write_together(dict(zip([Path(directory) / name for name in names], self.models, strict=True)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        target = None if self.joint else self._target.serialized_model_proto()
-        return Tokenizer, (self._source.serialized_model_proto(), target, self.lowercase)
+        source, *target = self.models
+        return Tokenizer, (source, target[0] if target else None, self.lowercase)
+
+    @property
+    def models(self) -> tuple[bytes, ...]:
+        """The SentencePiece model of both sides, or those of source and target."""
+        sides = (self._source,) if self.joint else (self._source, self._target)
+        return tuple(each.serialized_model_proto() for each in sides)
 
     @property
     def src_vocab_size(self) -> int:

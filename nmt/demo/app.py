@@ -98,7 +98,7 @@ class Playground:
             unit = gr.Radio(["words", "pieces"], value="words", label="shown by", elem_id="unit")
             layer = self._numbers("layer", self.explorers[0].num_layers)
             head = self._numbers("head", self.explorers[0].num_heads)
-        looks = [unit, layer, head]
+        looks: list[Any] = [unit, layer, head]
         self.view = gr.HTML(js_on_load=FRAME, elem_id="view")
         gr.Markdown("Click a word of the translation to take another in its place, or to hold its attention.")
         self.others = gr.Radio([], label="take another", visible=False, elem_id="others")

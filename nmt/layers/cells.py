@@ -65,6 +65,7 @@ class LayerNormGRULayer(nn.Module):
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
         self.from_input = nn.Linear(input_size, 3 * hidden_size, bias=False)  # W, in the order r, z, n
         self.from_hidden = kernels.Linear(hidden_size, 3 * hidden_size, bias=False)  # U
         self.input_norms, self.hidden_norms = (

@@ -1,0 +1,35 @@
+"""Write a trained run in a format that other programs read."""
+
+import importlib
+import time
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from nmt.export import hub
+from nmt.export.card import card
+from nmt.files import new_folder
+from nmt.run.directory import Run
+
+
+def export(cfg: DictConfig) -> None:
+    """Fill a new folder with the run and a model card; push it to the Hub where that is asked for."""
+    run = Run.load(cfg.run, device="cpu", **{key: cfg[key] for key in ("checkpoint", "average", "trusted")})
+    module, output = importlib.import_module(f"nmt.export.{cfg.format}"), Path(cfg.output)
+    more = {} if cfg.quantization is None else {"quantization": cfg.quantization}
+    began = time.monotonic()
+    with new_folder(output) as folder:
+        usage = module.write(run, folder, **more)
+        text = card(run, usage, library=module.LIBRARY, license=cfg.license)
+        (folder / "README.md").write_text(text, "utf-8")
+        for file in folder.iterdir():
+            file.chmod(0o644)  # some libraries write for the owner alone
+    size = sum(file.stat().st_size for file in output.iterdir()) / 1e6
+    print(
+        f"{output}: {cfg.format}, {size:.1f} MB, in {time.monotonic() - began:.0f} s; its README.md says how to use it"
+    )
+    if cfg.push is not None:
+        print(hub.push(output, cfg.push))
+
+
+main = export

@@ -1,0 +1,77 @@
+"""The README.md of an export: a model card with front matter as the Hub reads it."""
+
+import json
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+
+from nmt import metrics
+from nmt.run.directory import Run
+from nmt.run.files import score_files
+
+
+def card(run: Run, usage: str, *, library: str | None, license: str) -> str:
+    """What the model is, `usage`, its scores with their signatures, its data, and its licence."""
+    front: dict[str, Any] = {"license": license, "pipeline_tag": "translation", "tags": ["translation"]}
+    if run.languages is not None:
+        front["language"] = list(dict.fromkeys(run.languages))
+    if library is not None:
+        front["library_name"] = library
+    pair = "Text to text" if run.languages is None else " to ".join(run.languages)
+    model = run.translator
+    vocabulary = "one joint vocabulary" if run.tokenizer.joint else "a vocabulary for each side"
+    case = "; text is lower-cased before" if run.tokenizer.lowercase else ""
+    sizes = f"{model.num_parameters:,} parameters, {run.tokenizer.tgt_vocab_size:,} target pieces of SentencePiece"
+    return f"""---
+{yaml.safe_dump(front, sort_keys=False).strip()}
+---
+
+# {pair}: {model.name}
+
+{sizes}, {vocabulary}{case}.
+
+## Use
+
+{usage.strip()}
+
+## Scores
+
+{_scores(run)}
+
+## Data
+
+{_data(run)}
+
+## Licence
+
+{license}. What a model may be used for depends on its training text too.
+"""
+
+
+def _scores(run: Run) -> str:
+    """A table of every split that was scored: with the run's own search, not with another program's."""
+    rows = []
+    for split in ("test", "val"):
+        file, _ = score_files(run.directory, split)
+        if not file.exists():
+            continue
+        scores = json.loads(file.read_text("utf-8"))
+        beam = f", beam {scores['decoding']['beam_size']}" if "decoding" in scores else ""
+        for name, found in scores.items():
+            if isinstance(found, dict) and "signature" in found:
+                interval = "" if found["ci"] is None else f" ± {found['ci']:.2f}"
+                label = metrics.LABELS.get(name, name)
+                signature = found["signature"].replace("|", "\\|")  # which would end a cell
+                rows.append(f"| {split}{beam} | {label} | {found['score']:.2f}{interval} | `{signature}` |")
+    head = "| split | score | value | sacreBLEU's signature |\n|---|---|---|---|\n"
+    return head + "\n".join(rows) if rows else "Not scored."
+
+
+def _data(run: Run) -> str:
+    """What the configuration says of the text, without the paths of the machine it was trained on."""
+    reader = OmegaConf.select(run.config, "data.reader")
+    if reader is None:
+        return "Not known."
+    known = {key: value for key, value in reader.items() if key not in ("_target_", "path", "cache_dir")}
+    return "\n".join(f"- {key}: {value}" for key, value in known.items() if value is not None) or "Not known."

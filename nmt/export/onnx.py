@@ -1,0 +1,276 @@
+"""Two graphs of ONNX: the encoder, and one step of the decoder. Any program that runs ONNX can search with them."""
+
+import contextlib
+import io
+import json
+import logging
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
+from torch.utils import _pytree as pytree
+
+from nmt import kernels
+from nmt.attention.masks import padding_mask
+from nmt.decoding import BEAM
+from nmt.errors import UserError
+from nmt.models.base import Translator
+from nmt.run.directory import Run
+from nmt.run.translating import MOST_PIECES
+
+LIBRARY = "onnx"
+SCRIPT = "translate.py"
+TOLERANCE = 1e-4  # of a logit or state, between the graphs and the model they were made from
+_DYNAMIC = torch.export.Dim.DYNAMIC
+
+
+class Encoder(nn.Module):
+    """Source ids [B, S], padded, as what the decoder reads and its first state: tensors in one list."""
+
+    def __init__(self, model: Translator) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, src: Tensor) -> list[Tensor]:
+        return _flat(_first(self.model, src))[0]
+
+
+class Step(nn.Module):
+    """The last pieces [B] and those tensors as logits [B, V], weights [B, S] where there are any, and the new state."""
+
+    def __init__(self, model: Translator, form: "_Form") -> None:
+        super().__init__()
+        self.model, self.form = model, form
+
+    def forward(self, piece: Tensor, tensors: list[Tensor]) -> list[Tensor]:
+        memory, state = _shaped(tensors, self.form)
+        step = self.model.step(piece, state, memory, need_weights=self.model.has_attention)
+        weights = [] if step.weights is None else [step.weights]
+        return [step.logits, *weights, *_flat(step.state)[0]]
+
+
+def write(run: Run, directory: Path) -> str:
+    """Write encoder.onnx, step.onnx, config.json, the SentencePiece models and a program of numpy alone that uses them.
+
+    Raises UserError where the model cannot be written as a graph, or where the graphs compute something else.
+    """
+    model, tokenizer = run.translator, run.tokenizer
+    if model.reads_documents or not hasattr(model, "encoder"):
+        raise UserError(
+            f"format=onnx: {model.name} reads documents, which has no graph: use format=safetensors"
+        )
+    encoder: Any = model.encoder
+    with kernels.using("plain"), torch.no_grad(), _quiet():
+        sizes = [
+            _after_steps(model, batch=2, length=5, steps=3),
+            _after_steps(model, batch=3, length=7, steps=4),
+        ]
+        form, tensors = sizes[0][1], sizes[0][0]
+        num_memory = len(_flat(_first(model, _source(model, 2, 5))[0])[0])
+        names = [f"memory_{n}" for n in range(num_memory)]
+        names += [f"state_{n}" for n in range(len(tensors) - num_memory)]
+        # What differs between two sizes of input is what may differ
+        shapes = [
+            {n: _DYNAMIC for n in range(one.dim()) if one.size(n) != other.size(n)}
+            for one, other in zip(tensors, sizes[1][0], strict=True)
+        ]
+        new = [f"new_{name}" for name in names[num_memory:]]
+        step_names = ["logits", *(["weights"] if model.has_attention else []), *new]
+        with _scanned(encoder):
+            _save(
+                Encoder(model),
+                (_source(model, 2, 5),),
+                ({0: _DYNAMIC, 1: _DYNAMIC},),
+                ["src"],
+                names,
+                directory,
+            )
+        inputs: Any = (torch.tensor([model.bos_id] * 2), tensors)
+        _save(Step(model, form), inputs, ({0: _DYNAMIC}, shapes), ["piece", *names], step_names, directory)
+        _check(model, directory)
+    tokenizer.save(directory)
+    config = {
+        **{name: getattr(tokenizer, name) for name in ("joint", "lowercase", "pad_id", "bos_id", "eos_id")},
+        "max_source_pieces": min(MOST_PIECES, model.max_length or MOST_PIECES),
+        "max_target_pieces": model.max_length,  # null: any number
+        "max_length_ratio": BEAM.max_length_ratio,
+        "max_length_extra": BEAM.max_length_extra,
+    }
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    shutil.copy(Path(__file__).with_name("onnx_translate.py"), directory / SCRIPT)
+    weights = "; `weights` [B, S] of the attention" if model.has_attention else ""
+    ends = f"{tokenizer.eos_id} at the end, then padding of {tokenizer.pad_id}"
+    rows = [
+        ("graph", "reads", "gives"),
+        ("---", "---", "---"),
+        ("`encoder.onnx`", f"`src` [B, S]: piece ids, {ends}", "`memory_N`, `state_N`"),
+        (
+            "`step.onnx`",
+            f"`piece` [B]: the last one, {tokenizer.bos_id} at first; `memory_N`, `state_N`",
+            f"`logits` [B, V] of the next piece{weights}; `new_state_N`, the `state_N` of the next step",
+        ),
+    ]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"""`pip install onnxruntime sentencepiece numpy`, then
+
+    python {SCRIPT} < TEXT > TRANSLATIONS
+
+translates each line by greedy search. `{SCRIPT}` is short and free to be changed: it shows how the graphs are used.
+
+{table}"""
+
+
+_Form = tuple[Any, list[bool]]
+
+
+def _flat(tree: Any) -> tuple[list[Tensor], _Form]:
+    """The tensors of a plain container, and what puts them back."""
+    leaves, form = pytree.tree_flatten(tree)
+    return [each for each in leaves if each is not None], (form, [each is not None for each in leaves])
+
+
+def _shaped(tensors: list[Tensor], form: _Form) -> Any:
+    left = iter(tensors)
+    return pytree.tree_unflatten([next(left) if there else None for there in form[1]], form[0])
+
+
+def _source(model: Translator, batch: int, length: int) -> Tensor:
+    """Ids [batch, length] of any pieces; the last row is shorter than the others."""
+    generator = torch.Generator().manual_seed(batch)
+    specials = (model.pad_id, model.bos_id, model.eos_id)
+    encoder: Any = model.encoder
+    pieces = [n for n in range(encoder.embedding.num_embeddings) if n not in specials]
+    src = torch.tensor(pieces)[torch.randint(len(pieces), (batch, length), generator=generator)]
+    src[:, -1] = model.eos_id
+    if batch > 1 and length > 2:
+        src[-1, -2], src[-1, -1] = model.eos_id, model.pad_id
+    return src
+
+
+def _first(model: Translator, src: Tensor) -> tuple[Any, Any]:
+    memory = model.encode(src, padding_mask(src, model.pad_id))
+    return memory, model.init_state(memory)
+
+
+def _after_steps(model: Translator, *, batch: int, length: int, steps: int) -> tuple[list[Tensor], _Form]:
+    memory, state = _first(model, _source(model, batch, length))
+    for _ in range(steps):
+        state = model.step(torch.tensor([model.bos_id] * batch), state, memory).state
+    tensors, form = _flat((memory, state))
+    return [each.contiguous() for each in tensors], form
+
+
+def _save(
+    module: nn.Module, inputs: tuple, shapes: tuple, input_names: list[str], names: list[str], directory: Path
+) -> None:
+    file = directory / f"{type(module).__name__.lower()}.onnx"
+    try:
+        program = torch.export.export(module.eval(), inputs, dynamic_shapes=shapes)
+        made = torch.onnx.export(
+            program, input_names=input_names, output_names=names, dynamo=True, verbose=False
+        )
+    except Exception as error:  # whatever the tracer cannot read of a model, one of the user's own among them
+        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"format=onnx: this model cannot be written as a graph: {said}") from error
+    assert made is not None
+    made.save(file)
+
+
+def _check(model: Translator, directory: Path) -> None:
+    """Raise UserError unless the graphs give what the model gives, for other sizes than they were traced with."""
+    encoder, step = (onnxruntime.InferenceSession(directory / f"{name}.onnx") for name in ("encoder", "step"))
+    wanted = [each.name for each in step.get_inputs()]
+    names = [each.name.removeprefix("new_") for each in step.get_outputs()]
+    for batch, length in ((1, 2), (1, 9), (4, 3), (5, 17)):
+        src = _source(model, batch, length)
+        memory, state = _first(model, src)
+        outputs = [each.name for each in encoder.get_outputs()]
+        known = dict(zip(outputs, encoder.run(None, {"src": src.numpy()}), strict=True))
+        worst = _difference(list(known.values()), _flat((memory, state))[0])
+        for piece in src.unbind(dim=1)[:4]:
+            expected = model.step(piece, state, memory, need_weights=model.has_attention)
+            state = expected.state
+            known["piece"] = piece.numpy()
+            found = step.run(None, {name: known[name] for name in wanted})
+            known |= dict(zip(names, found, strict=True))
+            weights = [] if expected.weights is None else [expected.weights]
+            worst = max(worst, _difference(found, [expected.logits, *weights, *_flat(state)[0]]))
+        if not worst < TOLERANCE:
+            raise UserError(f"format=onnx: the graphs compute something else than the model, by {worst:.1g}")
+
+
+def _difference(found: list[Any], expected: list[Tensor]) -> float:
+    return max(
+        (float(np.abs(np.nan_to_num(one * 1.0) - np.nan_to_num(other.numpy() * 1.0)).max(initial=0)))
+        for one, other in zip(found, expected, strict=True)
+    )
+
+
+@contextlib.contextmanager
+def _scanned(encoder: nn.Module) -> Iterator[None]:
+    """Inside the block the encoder's recurrent layers run as `scan`, which is for any length; their own loop is traced
+    for one."""
+    layers = [each for each in encoder.modules() if hasattr(each, "num_states") and hasattr(each, "run")]
+    scanned = [_scan(each) for each in layers]
+    for layer, run in zip(layers, scanned, strict=True):
+        layer.run = run
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.run
+
+
+class _Position(nn.Module):
+    """A recurrent layer at one position: x [N, I] and states [N, H] as the output and the new states."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, *state: Tensor) -> list[Tensor]:
+        output, state = self.layer.run(x.unsqueeze(1), state)  # type: ignore[operator]
+        return [output.squeeze(1), *state]
+
+
+def _scan(layer: Any) -> Any:
+    sizes = [layer.input_size, *[layer.hidden_size] * layer.num_states]
+    batch = [{0: _DYNAMIC} for _ in sizes]
+    shapes = (batch[0], tuple(batch[1:]))
+    inputs = tuple(torch.zeros(2, size) for size in sizes)
+    position = torch.export.export(_Position(layer), inputs, dynamic_shapes=shapes)
+    graph = position.graph_module.forward  # a plain function of weights, x and states
+    names = [name.removeprefix("layer.") for name in position.graph_signature.inputs_to_parameters.values()]
+
+    def scanned(inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        weights = [layer.get_parameter(name) for name in names]
+
+        def one(state: tuple[Tensor, ...], x: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+            output, *state = graph(*weights, x, *state)
+            return tuple(state), output.clone()
+
+        # No two of its tensors may be one
+        state, outputs = scan(one, tuple(each.clone() for each in state), inputs.transpose(0, 1))
+        return outputs.transpose(0, 1), state
+
+    return scanned
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what tracing prints, logs and warns of, which is for its own developers."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,70 @@
+"""Translate standard input with encoder.onnx and step.onnx: one line of output for each line, by greedy search."""
+
+import json
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import sentencepiece
+
+HERE = Path(__file__).parent
+CONFIG = json.loads((HERE / "config.json").read_text("utf-8"))
+PAD, BOS, EOS = CONFIG["pad_id"], CONFIG["bos_id"], CONFIG["eos_id"]
+BATCH = 32  # lines
+
+
+class Translator:
+    def __init__(self):
+        self.encoder, self.step = (
+            onnxruntime.InferenceSession(HERE / f"{name}.onnx") for name in ("encoder", "step")
+        )
+        names = ("joint.model",) * 2 if CONFIG["joint"] else ("src.model", "tgt.model")
+        self.source, self.target = (
+            sentencepiece.SentencePieceProcessor(model_file=str(HERE / name)) for name in names
+        )
+
+    def encode(self, line):
+        """Piece ids of a line, cut where it is too long for the model, with the end of sentence."""
+        pieces = self.source.encode(line.lower() if CONFIG["lowercase"] else line)
+        return [*pieces[: CONFIG["max_source_pieces"] - 1], EOS]
+
+    def translate(self, lines):
+        """The translations of several lines; an empty line gives an empty one."""
+        rows = [self.encode(line) for line in lines]
+        src = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
+        for number, row in enumerate(rows):
+            src[number, : len(row)] = row
+        limits = np.array(
+            [CONFIG["max_length_ratio"] * len(row) + CONFIG["max_length_extra"] for row in rows]
+        )
+        limits = np.floor(np.where([len(row) == 1 for row in rows], 0, limits))
+        limits = np.minimum(
+            limits, (CONFIG["max_target_pieces"] or np.inf) - 1
+        )  # the beginning of sentence counts
+        names = [each.name for each in self.encoder.get_outputs()]
+        known = dict(zip(names, self.encoder.run(None, {"src": src}), strict=True))
+        known["piece"] = np.full(len(rows), BOS, dtype=np.int64)
+        wanted = [each.name for each in self.step.get_inputs()]
+        names = [each.name.removeprefix("new_") for each in self.step.get_outputs()]
+        found: list[list[int]] = [[] for _ in rows]
+        done = limits == 0
+        while not done.all():
+            step = self.step.run(None, {name: known[name] for name in wanted})
+            known |= zip(names, step, strict=True)
+            logits = known["logits"]
+            logits[:, [PAD, BOS]] = -np.inf
+            known["piece"] = logits.argmax(axis=1)
+            for number, piece in enumerate(known["piece"].tolist()):
+                if not done[number] and piece != EOS:
+                    found[number].append(piece)
+                done[number] |= piece == EOS or len(found[number]) >= limits[number]
+        return [self.target.decode(pieces) for pieces in found]
+
+
+if __name__ == "__main__":
+    translator = Translator()
+    lines = (line.rstrip("\n") for line in sys.stdin)
+    while batch := list(islice(lines, BATCH)):
+        print("\n".join(translator.translate(batch)), flush=True)

@@ -1,0 +1,43 @@
+"""The plain weights: safetensors, with the configuration that they belong to."""
+
+import json
+from pathlib import Path
+
+from omegaconf import OmegaConf
+from safetensors.torch import save_model
+
+from nmt.run.directory import Run
+
+LIBRARY = None
+
+
+def write(run: Run, directory: Path) -> str:
+    """Write model.safetensors, config.json and the SentencePiece models; returns how to use them."""
+    save_model(run.translator, str(directory / "model.safetensors"), metadata={"format": "pt"})
+    tokenizer = run.tokenizer
+    config = {
+        "model": OmegaConf.to_container(run.config.model, resolve=True),
+        "src_vocab_size": tokenizer.src_vocab_size,
+        "tgt_vocab_size": tokenizer.tgt_vocab_size,
+        "joint": tokenizer.joint,
+        "lowercase": tokenizer.lowercase,
+        **{name: getattr(tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")},
+    }
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    tokenizer.save(directory)
+    state = run.translator.state_dict()
+    rows = "\n".join(f"| `{name}` | {' x '.join(map(str, each.shape))} |" for name, each in state.items())
+    return f"""`pip install safetensors`, then, beside this file:
+
+```python
+from safetensors.numpy import load_file
+
+weights = load_file("model.safetensors")  # of tied weights the first alone is there
+```
+
+`config.json` has the model's settings and the special ids, the `.model` files are SentencePiece's. The gates of a GRU
+are stacked as r, z, n, those of an LSTM as i, f, g, o; projections of a Transformer as q, k, v.
+
+| weight | shape |
+|---|---|
+{rows}"""

@@ -1,0 +1,62 @@
+"""What every format of Transformers asks of a run."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from nmt.decoders import TransformerDecoder
+from nmt.encoders import TransformerEncoder
+from nmt.errors import UserError
+from nmt.layers.positions import LearnedPositions, SinusoidalPositions
+from nmt.layers.transformer import DecoderLayer, EncoderLayer
+from nmt.models import EncoderDecoder
+from nmt.run.directory import Run
+from nmt.run.translating import MOST_PIECES
+
+
+class Parts(NamedTuple):
+    """A Transformer whose two sides have the same order of norms and the same kind of positions."""
+
+    model: EncoderDecoder
+    encoder: TransformerEncoder
+    decoder: TransformerDecoder
+    pre_norm: bool
+    learned: bool
+
+
+def parts_of(run: Run, format: str) -> Parts:
+    """The parts of a Transformer. Raises UserError, naming another format, for any other model."""
+    model = run.translator
+    encoder, decoder = getattr(model, "encoder", None), getattr(model, "decoder", None)
+    if not (
+        isinstance(model, EncoderDecoder)
+        and isinstance(encoder, TransformerEncoder)
+        and isinstance(decoder, TransformerDecoder)
+    ):
+        raise UserError(
+            f"format={format} is for Transformers alone, {run.directory} is {model.name}: use format=onnx"
+        )
+    sides = [
+        (isinstance(side.norm, nn.LayerNorm), isinstance(side.positions, LearnedPositions))
+        for side in (encoder, decoder)
+    ]
+    known = all(
+        isinstance(side.positions, LearnedPositions | SinusoidalPositions) for side in (encoder, decoder)
+    )
+    if encoder.output_size != decoder.features_size or sides[0] != sides[1] or not known:
+        raise UserError(
+            f"format={format} needs an encoder and a decoder of one kind, {run.directory} has two: use format=onnx"
+        )
+    return Parts(model, encoder, decoder, *sides[0])
+
+
+def table(side: TransformerEncoder | TransformerDecoder, length: int = MOST_PIECES) -> Tensor:
+    """What is added to positions 0, 1, … [length, H], or as many as were learned."""
+    if isinstance(side.positions, LearnedPositions):
+        return side.positions.table.detach()
+    return side.positions(torch.zeros(1, length, side.embedding.embedding_dim), first=0)[0]
+
+
+def layers(side: TransformerEncoder | TransformerDecoder) -> list[EncoderLayer | DecoderLayer]:
+    return list(side.layers)  # type: ignore[arg-type]

@@ -1,0 +1,189 @@
+"""For transformers, without code of ours: a model class of its own that computes the same, and a tokenizer.
+
+    pre-norm, sinusoidal    Pegasus      pre-norm, learned    Blenderbot      post-norm, sinusoidal    Marian
+
+Their sines are in the first half of the width and their cosines in the second, ours at even and odd places: every
+dimension of the residual stream moves, and the function stays.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
+from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import BPE, Unigram
+from torch import Tensor, nn
+from transformers import GenerationConfig, PreTrainedTokenizerFast
+
+from nmt.data import tokenizer as own
+from nmt.decoding import BEAM
+from nmt.errors import UserError
+from nmt.export.transformer import Parts, layers, parts_of, table
+from nmt.layers.transformer import DecoderLayer
+from nmt.run.directory import Run
+
+LIBRARY = "transformers"
+CLASSES = {(True, False): "Pegasus", (True, True): "Blenderbot", (False, False): "Marian"}
+
+
+def write(run: Run, directory: Path) -> str:
+    """Write model.safetensors, config.json, generation_config.json and tokenizer.json; returns how to use them."""
+    parts = parts_of(run, "transformers")
+    model, encoder, decoder, pre_norm, learned = parts
+    name = CLASSES.get((pre_norm, learned))
+    if name is None:
+        raise UserError(
+            "format=transformers has no class with norms after and learned positions: use format=ctranslate2"
+        )
+    if not run.tokenizer.joint or encoder.embedding is not decoder.embedding:
+        raise UserError(
+            "format=transformers needs one embedding of a joint vocabulary: use format=ctranslate2"
+        )
+    tokenizer = run.tokenizer
+    length = len(table(encoder))
+    sides: dict[str, Any] = {}
+    for key, side in (("encoder", encoder), ("decoder", decoder)):
+        first = layers(side)[0]
+        sides |= {
+            f"{key}_layers": len(side.layers),
+            f"{key}_attention_heads": first.self_attention.num_heads,
+            f"{key}_ffn_dim": first.feedforward.inner.out_features,
+        }
+    special = {f"{each}_token_id": getattr(tokenizer, f"{each}_id") for each in ("pad", "bos", "eos")}
+    special["decoder_start_token_id"] = tokenizer.bos_id
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=tokenizer.tgt_vocab_size,
+        d_model=encoder.output_size,
+        scale_embedding=True,
+        activation_function="relu",
+        max_position_embeddings=length,
+        forced_eos_token_id=None,
+        tie_word_embeddings=model.output.weight is decoder.embedding.weight,
+        **sides,
+        **special,
+    )
+    theirs = getattr(
+        transformers, "MarianMTModel" if name == "Marian" else f"{name}ForConditionalGeneration"
+    )(config)
+    _load(theirs, _weights(parts))
+    theirs.generation_config = GenerationConfig(
+        max_length=length,
+        num_beams=BEAM.beam_size,
+        suppress_tokens=[tokenizer.pad_id, tokenizer.bos_id],
+        **special,
+    )
+    theirs.save_pretrained(directory)
+    fast_tokenizer(tokenizer, model_max_length=length).save_pretrained(directory)
+    return f"""`pip install transformers torch`, then, beside this file:
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(".")
+model = AutoModelForSeq2SeqLM.from_pretrained(".")
+found = model.generate(**tokenizer("TEXT", return_tensors="pt"))
+print(tokenizer.decode(found[0], skip_special_tokens=True))
+```
+
+The class is {name}'s, a text has at most {length:,} pieces. `generate` ranks the hypotheses of a beam by log p / |y|,
+the program that trained this model by log p / ((5 + |y|) / 6)^alpha: with a beam above 1 a few translations differ."""
+
+
+def _load(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
+    missing, unexpected = theirs.load_state_dict(weights, strict=False)
+    computed = [each for each in missing if "embed_positions" not in each and each != "lm_head.weight"]
+    assert not unexpected, unexpected
+    assert not computed, computed
+
+
+def _weights(parts: Parts) -> dict[str, Tensor]:
+    """Our weights under their names, with the dimensions of the residual stream in their order."""
+    model, encoder, decoder, pre_norm, learned = parts
+    size = encoder.output_size
+    order = torch.arange(size) if learned else torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
+    found: dict[str, Tensor] = {}
+
+    def read(names: list[str], layer: nn.Linear) -> None:
+        """Stacked maps that read the residual stream."""
+        weights, biases = layer.weight[:, order].chunk(len(names)), layer.bias.chunk(len(names))
+        for name, weight, bias in zip(names, weights, biases, strict=True):
+            found[f"{name}.weight"], found[f"{name}.bias"] = weight, bias
+
+    def write(name: str, layer: nn.Module) -> None:
+        """A map or a norm that writes to the residual stream."""
+        found[f"{name}.weight"], found[f"{name}.bias"] = layer.weight[order], layer.bias[order]  # type: ignore[index]
+
+    for key, side in (("encoder", encoder), ("decoder", decoder)):
+        for number, layer in enumerate(layers(side)):
+            at = f"model.{key}.layers.{number}"
+            read([f"{at}.self_attn.{each}_proj" for each in "qkv"], layer.self_attention.projection)
+            write(f"{at}.self_attn.out_proj", layer.self_attention.output)
+            write(f"{at}.self_attn_layer_norm", layer.around_self.norm)
+            if isinstance(layer, DecoderLayer):
+                read([f"{at}.encoder_attn.q_proj"], layer.cross_attention.query_projection)
+                read(
+                    [f"{at}.encoder_attn.{each}_proj" for each in "kv"],
+                    layer.cross_attention.states_projection,
+                )
+                write(f"{at}.encoder_attn.out_proj", layer.cross_attention.output)
+                write(f"{at}.encoder_attn_layer_norm", layer.around_cross.norm)
+            read([f"{at}.fc1"], layer.feedforward.inner)
+            write(f"{at}.fc2", layer.feedforward.outer)
+            write(f"{at}.final_layer_norm", layer.around_feedforward.norm)
+        if pre_norm:
+            write(f"model.{key}.layer_norm", side.norm)
+        if learned:
+            found[f"model.{key}.embed_positions.weight"] = table(side)
+        found[f"model.{key}.embed_tokens.weight"] = side.embedding.weight[:, order]
+    found["model.shared.weight"] = found["model.encoder.embed_tokens.weight"]
+    found["lm_head.weight"] = model.output.weight[:, order]
+    found["final_logits_bias"] = model.output.bias.unsqueeze(0)
+    return {name: each.detach().clone().contiguous() for name, each in found.items()}
+
+
+def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTrainedTokenizerFast:
+    """The joint vocabulary as transformers' own kind of tokenizer: the same ids for the same text.
+
+    Two cuts of a unigram model that have the same pieces in another order are equally likely: SentencePiece takes the
+    one that its rounding favours, this one may take the other.
+    """
+    proto = ModelProto.FromString(tokenizer.models[0])
+    pieces = [(each.piece, each.score) for each in proto.pieces]
+    trained = proto.trainer_spec
+    if trained.model_type == trained.UNIGRAM:
+        fast = Tokenizer(Unigram(pieces, unk_id=tokenizer.unk_id, byte_fallback=trained.byte_fallback))
+    else:
+        fast = Tokenizer(_bpe(pieces, tokenizer.unk_id, byte_fallback=trained.byte_fallback))
+    steps: list[Any] = [normalizers.Lowercase()] if tokenizer.lowercase else []
+    if proto.normalizer_spec.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
+    steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    fast.normalizer = normalizers.Sequence(steps)
+    fast.pre_tokenizer = pre_tokenizers.Metaspace(
+        prepend_scheme="always", split=trained.model_type == trained.BPE
+    )
+    fast.decoder = decoders.Metaspace(prepend_scheme="always")
+    names = {each: pieces[getattr(tokenizer, f"{each}_id")][0] for each in ("pad", "unk", "bos", "eos")}
+    fast.post_processor = processors.TemplateProcessing(
+        single=f"$A {names['eos']}", special_tokens=[(names["eos"], tokenizer.eos_id)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=fast,
+        model_max_length=model_max_length,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+        split_special_tokens=True,  # "</s>" in a text is text
+        **{f"{key}_token": name for key, name in names.items()},
+    )
+
+
+def _bpe(pieces: list[tuple[str, float]], unk_id: int, *, byte_fallback: bool) -> BPE:
+    """SentencePiece joins the pair whose whole has the highest score: every way to make a piece of two is a merge."""
+    ids = {piece: number for number, (piece, _) in enumerate(pieces)}
+    merges = []
+    for piece, _ in sorted(pieces, key=lambda each: -each[1]):
+        halves = [(piece[:n], piece[n:]) for n in range(1, len(piece))]
+        merges += [pair for pair in halves if pair[0] in ids and pair[1] in ids]
+    return BPE(ids, merges, unk_token=pieces[unk_id][0], fuse_unk=True, byte_fallback=byte_fallback)

@@ -1,0 +1,351 @@
+"""Exports compute what the run computes, in the programs that read them, and their READMEs say how."""
+
+import copy
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentencepiece import SentencePieceProcessor
+
+from nmt import Run
+from nmt.commands import checks
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding import DecodingSettings
+from nmt.errors import UserError
+from nmt.export import NEEDS, hub
+from tests.commands import CONFIGS, refused, run_composed
+from tests.test_align import SMALL, SOURCES, TARGETS, make_run
+
+ROOT = CONFIGS.parent
+REAL = ROOT.parent / "shared/data"
+GREEDY = DecodingSettings(beam_size=1, length_alpha=0.0)
+POST = ("encoder.pre_norm=false", "decoder.pre_norm=false")
+TRANSFORMER = (
+    *("model=transformer", "model.size=8", "encoder.feedforward_size=8", "decoder.feedforward_size=12"),
+    *("encoder.num_heads=2", "decoder.num_heads=4", "decoder.num_layers=2"),
+)
+TRANSFORMERS = {
+    "pre": TRANSFORMER,
+    "post": (*TRANSFORMER, *POST),
+    "learned": (*TRANSFORMER, "positions=learned"),
+    "untied": (*TRANSFORMER, "model.tie_output=false"),
+}
+# Every kind of encoder, cell, wiring and state between them
+OTHERS = {
+    "lstm, additive": ("model=lstm", "attention=bahdanau", *SMALL),
+    "layer norm, local": ("model=gru_layer_norm", "attention=local_p", *SMALL),
+    "conditional, fertility": (
+        "attention=coverage_fertility",
+        "wiring=conditional",
+        "encoder.num_layers=2",
+        *SMALL,
+    ),
+    "convolution, fed, sparse": (
+        *("encoder=convolutional", "attention=multi_head", "wiring.input_feeding=true"),
+        *("normalizer=sparsemax", "model.size=8", "decoder.size=8"),
+    ),
+    "transformer and recurrent": (
+        *("encoder=transformer", "attention=none", "model.size=8", "decoder.size=8"),
+        *("encoder.feedforward_size=8", "encoder.num_heads=2"),
+    ),
+}
+LINES = [*SOURCES, "now the  house </s> here", "a", " small house "]
+
+
+def needs(format: str) -> None:
+    for name in NEEDS[format]:
+        pytest.importorskip(name, reason="needs nmt[export]")
+
+
+def spread(directory: Path) -> Run:
+    """The run, its weights moved so far that each bias, gain and tie matters; saved so."""
+    torch.manual_seed(3)
+    found = Run.load(directory, device="cpu")
+    with torch.no_grad():
+        for each in found.translator.parameters():
+            each += 0.3 * torch.randn_like(each)
+    state = {f"translator.{name}": value for name, value in found.translator.state_dict().items()}
+    torch.save({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
+    return found
+
+
+def exported(found: Run, format: str, *more: str) -> Path:
+    output = found.directory / f"as_{format}"
+    shutil.rmtree(output, ignore_errors=True)
+    ended = run_composed("export", f"run={found.directory}", f"format={format}", f"output={output}", *more)
+    assert ended.status == 0, ended.err
+    return output
+
+
+def python_of(readme: Path, text: str) -> str:
+    [block] = re.findall(r"```python\n(.*?)```", readme.read_text("utf-8"), re.DOTALL)
+    return block.replace("TEXT", text)
+
+
+def logits(found: Run, src: list[list[int]], tgt: list[list[int]]) -> torch.Tensor:
+    """[B, T, V] of every piece of `tgt` but after the last, under teacher forcing."""
+    source, target = found.pad(src), found.pad(tgt)
+    tgt_in = torch.nn.functional.pad(target[:, :-1], (1, 0), value=found.tokenizer.bos_id)
+    with torch.inference_mode():
+        return found.translator.forward(
+            found.translator.encode(source, source != found.tokenizer.pad_id), tgt_in
+        ).logits
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, Run]:
+    kinds = TRANSFORMERS | OTHERS
+    return {name: spread(make_run(tmp_path_factory.mktemp("run"), *kinds[name])) for name in kinds}
+
+
+# --------------------------------------------------------------------------------------------------------- CTranslate2
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_ctranslate2_gives_the_same_log_probabilities_and_translations(name, models):
+    needs("ctranslate2")
+    import ctranslate2
+
+    found = models[name]
+    there = ctranslate2.Translator(str(exported(found, "ctranslate2")), device="cpu")
+    src, tgt = found.tokenizer.encode_source(SOURCES[:2]), found.tokenizer.encode_target(TARGETS[:2])
+    pieces = [found.tokenizer.source_pieces(row[:-1]) for row in src]
+    scored = there.score_batch(pieces, [found.tokenizer.target_pieces(row[:-1]) for row in tgt])
+    ours = logits(found, src, tgt).log_softmax(dim=-1)
+    for row, theirs, own in zip(tgt, scored, ours, strict=True):
+        expected = [float(own[t, piece]) for t, piece in enumerate(row)]
+        np.testing.assert_allclose(theirs.log_probs, expected, atol=1e-4)
+    settings = DecodingSettings(beam_size=1, length_alpha=0.0, max_length=12)
+    translated = there.translate_batch(
+        pieces, beam_size=1, max_decoding_length=12, suppress_sequences=[["<pad>"], ["<s>"]]
+    )
+    target = SentencePieceProcessor(model_file=str(found.directory / "as_ctranslate2/joint.model"))
+    texts = [target.decode(each.hypotheses[0]) for each in translated]
+    assert texts == [each.text for each in found.translate(SOURCES[:2], settings)]
+
+
+def test_weights_can_be_stored_in_bytes(models):
+    needs("ctranslate2")
+    wide, narrow = (
+        (exported(models["pre"], "ctranslate2", *more) / "model.bin").stat().st_size
+        for more in ((), ("quantization=int8",))
+    )
+    assert (
+        narrow < 0.9 * wide
+    )  # of so small a model positions and biases, which stay as they are, are the most
+
+
+# -------------------------------------------------------------------------------------------------------- transformers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers_gives_the_same_ids_logits_and_translations(name, models):
+    needs("transformers")
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    found = models[name]
+    directory = exported(found, "transformers")
+    model, tokenizer = (each.from_pretrained(directory) for each in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    assert tokenizer(LINES)["input_ids"] == found.tokenizer.encode_source(LINES)
+    src, tgt = found.tokenizer.encode_source(SOURCES), found.tokenizer.encode_target(TARGETS)
+    source, target = found.pad(src), found.pad(tgt)
+    with torch.inference_mode():
+        theirs = model(
+            input_ids=source,
+            attention_mask=(source != found.tokenizer.pad_id).long(),
+            decoder_input_ids=torch.nn.functional.pad(target[:, :-1], (1, 0), value=found.tokenizer.bos_id),
+        ).logits
+        torch.testing.assert_close(theirs, logits(found, src, tgt), atol=1e-4, rtol=1e-4)
+        given = tokenizer(SOURCES[:2], return_tensors="pt", padding=True)
+        generated = model.generate(**given, num_beams=1, max_new_tokens=12)
+    texts = found.tokenizer.decode([row[1:] for row in generated.tolist()])
+    settings = DecodingSettings(beam_size=1, length_alpha=0.0, max_length=12)
+    assert texts == [each.text for each in found.translate(SOURCES[:2], settings)]
+
+
+@pytest.mark.slow
+@pytest.mark.realdata
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_every_line_of_real_text_has_the_same_ids(model_type):
+    needs("transformers")
+    from nmt.export.transformers import fast_tokenizer
+
+    if not REAL.is_dir():
+        pytest.skip("the real corpora are not beside the project")
+    rows = [json.loads(line) for line in (REAL / "multi30k/train.jsonl").read_text("utf-8").splitlines()]
+    multi30k = [row[lang] for row in rows for lang in ("de", "en")]
+    news = [
+        line
+        for file in sorted(REAL.glob("evbnews_en_vi/train.*"))
+        for line in file.read_text("utf-8").splitlines()
+    ]
+    for lines in (multi30k, news):
+        assert len(lines) > 10_000
+        sides = lines[::2], lines[1::2]
+        own = Tokenizer.train(
+            *sides, model_type=model_type, joint=True, vocab_size=4000, character_coverage=0.9995
+        )
+        theirs = fast_tokenizer(own, model_max_length=10**9)(lines)["input_ids"]
+        different = [
+            pair for pair in zip(own.encode_source(lines), theirs, strict=True) if pair[0] != pair[1]
+        ]
+        # Of two cuts with the very same probability SentencePiece takes the one that rounding favours
+        assert all(sorted(one) == sorted(other) for one, other in different)
+        assert len(different) <= (len(lines) / 10_000 if model_type == "unigram" else 0)
+
+
+# ---------------------------------------------------------------------------------------------------------------- ONNX
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["post", *OTHERS])
+def test_the_program_beside_the_graphs_translates_as_greedy_search(name, models):
+    needs("onnx")
+    from nmt.export import onnx
+
+    directory = exported(models[name], "onnx")  # which compares the graphs with the model at several sizes
+    text = "".join(f"{line}\n" for line in LINES)
+    ended = subprocess.run(
+        [sys.executable, str(directory / "translate.py")], input=text, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == [each.text for each in models[name].translate(LINES, GREEDY)]
+    another = copy.deepcopy(models[name].translator)
+    with torch.no_grad():
+        another.output.bias += 1
+        with pytest.raises(UserError, match="compute something else than the model, by 1"):
+            onnx._check(another, directory)
+
+
+# ------------------------------------------------------------------------- safetensors, cards, the command
+
+
+def test_plain_weights_can_be_read_without_this_package(models):
+    needs("safetensors")
+    from safetensors.numpy import load_file
+
+    found = models["lstm, additive"]
+    directory = exported(found, "safetensors")
+    weights = load_file(directory / "model.safetensors")
+    state = found.translator.state_dict()
+    assert {each.size for each in weights.values()} <= {each.numel() for each in state.values()}
+    for name, value in weights.items():
+        np.testing.assert_array_equal(value, state[name].numpy())
+    tied = set(state) - set(weights)
+    kept = [state[name].data_ptr() for name in weights]
+    assert all(state[name].data_ptr() in kept for name in tied)
+    config = json.loads((directory / "config.json").read_text("utf-8"))
+    assert config["model"]["encoder"]["size"] == 8
+    assert config["eos_id"] == found.tokenizer.eos_id
+
+
+@pytest.mark.parametrize(
+    ("format", "name"),
+    [
+        ("ctranslate2", "pre"),
+        ("safetensors", "pre"),
+        pytest.param("transformers", "pre", marks=pytest.mark.slow),
+    ],
+)
+def test_what_a_readme_says_can_be_done(format, name, models, monkeypatch, capsys):
+    needs(format)
+    directory = exported(models[name], format)
+    monkeypatch.chdir(directory)
+    exec(python_of(directory / "README.md", SOURCES[0]), {})
+    assert format == "safetensors" or capsys.readouterr().out.endswith("\n")
+
+
+def test_a_card_has_scores_data_and_licence_but_no_paths(models):
+    needs("safetensors")
+    found = models["pre"]
+    scores = {
+        "bleu": {"score": 12.345, "ci": 0.5, "signature": "nrefs:1|tok:13a"},
+        "decoding": {"beam_size": 4},
+    }
+    (found.directory / "metrics.json").write_text(json.dumps(scores), "utf-8")
+    card = (exported(found, "safetensors", "license=mit") / "README.md").read_text("utf-8")
+    assert "license: mit\n" in card
+    assert "| test, beam 4 | BLEU | 12.35 ± 0.50 | `nrefs:1\\|tok:13a` |" in card
+    assert str(found.directory) not in card
+
+
+def test_what_cannot_be_exported_is_refused_in_one_line_and_leaves_nothing(models, tmp_path, monkeypatch):
+    recurrent, output = models["lstm, additive"].directory, tmp_path / "out"
+    command = [f"run={recurrent}", f"output={output}"]
+    for format in ("ctranslate2", "transformers"):
+        needs(format)
+        refused(
+            run_composed("export", *command, f"format={format}"), "for Transformers alone", "use format=onnx"
+        )
+    (tmp_path / "run").mkdir()
+    none = make_run(tmp_path / "run", *TRANSFORMER, *POST, "positions=learned")
+    refused(
+        run_composed("export", f"run={none}", f"output={output}", "format=transformers"),
+        "no class with norms after and learned positions",
+    )
+    refused(
+        run_composed("export", *command, "format=onnx", "quantization=int8"),
+        "quantization=int8 has no effect",
+    )
+    refused(run_composed("export", *command, "format=onnx", "push=name"), "push")
+    assert not output.exists()
+    output.mkdir()
+    (output / "mine").touch()
+    refused(run_composed("export", *command, "format=safetensors"), "is not empty: give a new folder")
+    assert [each.name for each in output.iterdir()] == ["mine"]
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    refused(run_composed("export", *command, "format=onnx"), "pip install -e '.[export]'")
+
+
+# ----------------------------------------------------------------------------------------------------------------- Hub
+
+
+class Hub:
+    """A stand-in of the client: it keeps what it was given."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.fault, self.kept = fault, {}
+
+    def create_repo(self, name: str, *, exist_ok: bool) -> None:
+        assert exist_ok
+        if self.fault is not None:
+            raise self.fault
+
+    def upload_folder(self, *, repo_id: str, folder_path: Path, commit_message: str) -> str:
+        self.kept[repo_id] = {file.name: file.read_bytes() for file in Path(folder_path).iterdir()}
+        return f"https://huggingface.co/{repo_id}"
+
+
+def test_an_export_is_pushed_whole(models, monkeypatch):
+    needs("safetensors")
+    there = Hub()
+    monkeypatch.setattr(hub.huggingface_hub, "HfApi", lambda: there)
+    monkeypatch.setattr(hub.huggingface_hub, "get_token", lambda: "token")
+    directory = exported(models["pre"], "safetensors", "push=me/en-vi")
+    assert there.kept == {"me/en-vi": {file.name: file.read_bytes() for file in directory.iterdir()}}
+    assert "README.md" in there.kept["me/en-vi"]
+
+
+@pytest.mark.parametrize("fault", [OSError("no\nnetwork"), hub.HFValidationError("a bad name")])
+def test_what_the_hub_refuses_is_one_line_and_the_folder_stays(fault, models, monkeypatch, tmp_path):
+    needs("safetensors")
+    command = [
+        f"run={models['pre'].directory}",
+        "format=safetensors",
+        f"output={tmp_path / 'out'}",
+        "push=me/en-vi",
+    ]
+    monkeypatch.setattr(hub.huggingface_hub, "get_token", lambda: None)
+    refused(run_composed("export", *command), "push=me/en-vi needs a token")
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(hub.huggingface_hub, "get_token", lambda: "token")
+    monkeypatch.setattr(hub.huggingface_hub, "HfApi", lambda: Hub(fault))
+    refused(run_composed("export", *command), "push=me/en-vi: " + " ".join(str(fault).split()))
+    assert (tmp_path / "out/README.md").exists()
