@@ -41,8 +41,8 @@ BENCHMARK = [
     "repeats=1",
     "startup=false",
 ]
-# Several processes, another machine or a cluster, a server, models of one kind: their settings are composed here, and run
-# by tests/test_ddp.py, tests/test_demo.py and tests/test_export.py.
+# Several processes, another machine or a cluster, a server, models of one kind: their settings are composed here, and
+# run by tests/test_ddp.py, tests/test_demo.py and tests/test_export.py.
 COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "scripts/demo.py", "scripts/export.py")
 
 

@@ -66,34 +66,8 @@ def write(run: Run, directory: Path) -> str:
         raise UserError(
             f"format=onnx: {model.name} reads documents, which has no graph: use format=safetensors"
         )
-    encoder: Any = model.encoder
     with kernels.using("plain"), torch.no_grad(), _quiet():
-        sizes = [
-            _after_steps(model, batch=2, length=5, steps=3),
-            _after_steps(model, batch=3, length=7, steps=4),
-        ]
-        form, tensors = sizes[0][1], sizes[0][0]
-        num_memory = len(_flat(_first(model, _source(model, 2, 5))[0])[0])
-        names = [f"memory_{n}" for n in range(num_memory)]
-        names += [f"state_{n}" for n in range(len(tensors) - num_memory)]
-        # What differs between two sizes of input is what may differ
-        shapes = [
-            {n: _DYNAMIC for n in range(one.dim()) if one.size(n) != other.size(n)}
-            for one, other in zip(tensors, sizes[1][0], strict=True)
-        ]
-        new = [f"new_{name}" for name in names[num_memory:]]
-        step_names = ["logits", *(["weights"] if model.has_attention else []), *new]
-        with _scanned(encoder):
-            _save(
-                Encoder(model),
-                (_source(model, 2, 5),),
-                ({0: _DYNAMIC, 1: _DYNAMIC},),
-                ["src"],
-                names,
-                directory,
-            )
-        inputs: Any = (torch.tensor([model.bos_id] * 2), tensors)
-        _save(Step(model, form), inputs, ({0: _DYNAMIC}, shapes), ["piece", *names], step_names, directory)
+        _write_graphs(model, directory)
         _check(model, directory)
     tokenizer.save(directory)
     config = {
@@ -105,6 +79,37 @@ def write(run: Run, directory: Path) -> str:
     }
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     shutil.copy(Path(__file__).with_name("onnx_translate.py"), directory / SCRIPT)
+    return _usage(run)
+
+
+def _write_graphs(model: Translator, directory: Path) -> None:
+    encoder: Any = model.encoder
+    (tensors, form), (others, _) = (
+        _after_steps(model, batch=batch, length=length, steps=steps)
+        for batch, length, steps in ((2, 5, 3), (3, 7, 4))
+    )
+    # What differs between two sizes of input is what may differ
+    shapes = [
+        {n: _DYNAMIC for n in range(one.dim()) if one.size(n) != other.size(n)}
+        for one, other in zip(tensors, others, strict=True)
+    ]
+    src = _source(model, 2, 5)
+    num_memory = len(_flat(_first(model, src)[0])[0])
+    names = [f"memory_{n}" for n in range(num_memory)]
+    names += [f"state_{n}" for n in range(len(tensors) - num_memory)]
+    new = [
+        "logits",
+        *(["weights"] if model.has_attention else []),
+        *[f"new_{name}" for name in names[num_memory:]],
+    ]
+    with _scanned(encoder):
+        _save(Encoder(model), (src,), ({0: _DYNAMIC, 1: _DYNAMIC},), ["src"], names, directory)
+    inputs = (torch.tensor([model.bos_id] * 2), tensors)
+    _save(Step(model, form), inputs, ({0: _DYNAMIC}, shapes), ["piece", *names], new, directory)
+
+
+def _usage(run: Run) -> str:
+    model, tokenizer = run.translator, run.tokenizer
     weights = "; `weights` [B, S] of the attention" if model.has_attention else ""
     ends = f"{tokenizer.eos_id} at the end, then padding of {tokenizer.pad_id}"
     rows = [
@@ -189,7 +194,7 @@ def _check(model: Translator, directory: Path) -> None:
     wanted = [each.name for each in step.get_inputs()]
     names = [each.name.removeprefix("new_") for each in step.get_outputs()]
     for batch, length in ((1, 2), (1, 9), (4, 3), (5, 17)):
-        src = _source(model, batch, length)
+        src = _source(model, batch, min(length, model.max_length or length))
         memory, state = _first(model, src)
         outputs = [each.name for each in encoder.get_outputs()]
         known = dict(zip(outputs, encoder.run(None, {"src": src.numpy()}), strict=True))
