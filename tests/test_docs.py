@@ -41,9 +41,9 @@ BENCHMARK = [
     "repeats=1",
     "startup=false",
 ]
-# Several processes, another machine or a cluster, a server, models of one kind: their settings are composed here, and
-# run by tests/test_ddp.py, tests/test_demo.py and tests/test_export.py.
-COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "scripts/demo.py", "scripts/export.py")
+# Several processes, another machine or a cluster, a server, models of one kind, starts on large corpora: their settings are
+# composed here, and run by the tests of ddp, demo, export and benchmark.
+COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "demo.py", "export.py", "corpora=")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -83,7 +83,7 @@ def test_every_command_is_one_of_ours_and_composes(page):
             assert shlex.split(line)[1] == "--logdir"
         else:
             name, words = parts(line)
-            if "--config-dir" in words or "corpora=" in line:
+            if "--config-dir" in words:
                 continue  # run below
             words = [word.split(",")[0] if "-m" in words else word for word in words if word != "-m"]
             words = [word for word in words if not word.startswith("hydra")]
@@ -142,8 +142,6 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     if name == "benchmark":
         if "compare=" in line:
             return [word.replace("A.json", "FILE.json").replace("B.json", "FILE.json") for word in words]
-        if "corpora=" in line:
-            return [*words, "corpora=[100,200]"]
         return [*words, *BENCHMARK]
     if name == "compare":
         return [*words, "num_bootstrap=10", "num_trials=10"]
