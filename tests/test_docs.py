@@ -41,9 +41,9 @@ BENCHMARK = [
     "repeats=1",
     "startup=false",
 ]
-# Several processes, another machine or a cluster, and a server: their settings are composed here, and run by
-# tests/test_ddp.py and tests/test_demo.py.
-COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "scripts/demo.py")
+# Several processes, another machine or a cluster, a server, trackers and searches: their settings are composed here, and
+# run by tests/test_ddp.py, test_demo.py, test_trackers.py and test_sweeps.py.
+COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "scripts/demo.py", "logger=", "-m search=")
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -49,6 +49,8 @@ def train(
 ) -> dict[str, Any]:
     """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
 
+    As `best` they have the best validation score, None where there was no validation.
+
     With a `checkpoint`, which `num_processes` saved after `step`, its run goes on. Only rank 0 scores and returns
     scores.
     """
@@ -60,7 +62,7 @@ def train(
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
     trainer = make_trainer(cfg, run_dir, last_step=step if checkpoint else None)
-    check_checkpoints(trainer, run_dir)
+    kept = check_checkpoints(trainer, run_dir)
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
     check_stream(cfg, num_processes=trainer.world_size)
     if not trainer.is_global_zero:
@@ -95,7 +97,7 @@ def train(
     device = str(trainer.strategy.root_device)  # Lightning has moved the module to the CPU
     split, scores = score(cfg, run_dir, splits, device=device, training=training)
     log_final(trainer.loggers, resolved, split, scores, step=trainer.global_step)
-    return scores
+    return scores | {"best": kept.best_score}
 
 
 def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.Trainer:
@@ -211,8 +213,8 @@ def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
     return launch.port_in_use(error)
 
 
-def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> None:
-    """Raise UserError where a run would not have the checkpoints by which it is scored and gone on with."""
+def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> Checkpoints:
+    """What keeps the checkpoints. Raises UserError where a run could not be scored or gone on with."""
     kept = trainer.checkpoint_callback
     if not isinstance(kept, Checkpoints):
         raise UserError(
@@ -223,6 +225,7 @@ def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> None:
             f"callbacks.checkpoint.directory={kept.directory}: a run has its checkpoints in {run_dir / 'checkpoints'}, "
             "where all else looks for them: leave it out"
         )
+    return kept
 
 
 def resume_run(cfg: DictConfig, overrides: list[str]) -> None:

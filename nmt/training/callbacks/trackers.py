@@ -19,6 +19,10 @@ from nmt.training.callbacks.writers import tensorboard_writers
 
 log = logging.getLogger(__name__)
 
+_STORE = os.environ.get(
+    "MLFLOW_TRACKING_URI"
+)  # now: MLflow writes there which store a run of this process used
+
 
 class Wandb(WandbLogger):
     """Lightning's logger of Weights & Biases. Its files, and the run's id in `wandb.id`, are in `save_dir`.
@@ -69,7 +73,7 @@ class MLFlow(MLFlowLogger):
     ) -> None:
         _check_installed("mlflow")
         self._id_file, self._artifacts = Path(save_dir) / "mlflow.id", Path(save_dir) / "mlflow"
-        tracking_uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        tracking_uri = tracking_uri or _STORE
         self._is_own = tracking_uri is None
         super().__init__(
             experiment_name,
@@ -125,8 +129,9 @@ def log_table(
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown whose cells are shown as they are."""
-    lines = [[*header], ["---"] * len(header), *([as_it_is(cell) for cell in row] for row in rows)]
-    return "\n".join("|" + "".join(f" {cell} |" if cell else " |" for cell in line) for line in lines)
+    lines = [header, *([as_it_is(cell) for cell in row] for row in rows)]
+    first, *others = ("|" + "".join(f" {cell} |" if cell else " |" for cell in line) for line in lines)
+    return "\n".join((first, "|" + "---|" * len(header), *others))
 
 
 def as_it_is(text: str) -> str:
