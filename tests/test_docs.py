@@ -41,9 +41,9 @@ BENCHMARK = [
     "repeats=1",
     "startup=false",
 ]
-# Several processes, another machine or a cluster, a server, trackers and searches: their settings are composed here, and
-# run by tests/test_ddp.py, test_demo.py, test_trackers.py and test_sweeps.py.
-COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "scripts/demo.py", "logger=", "-m search=")
+# Several processes, another machine or a cluster, a server, and trackers: their settings are composed here.
+# tests/test_ddp.py, test_demo.py and test_trackers.py run them.
+COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "scripts/demo.py", "logger=")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -153,6 +153,7 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     if any(word.startswith("resume=") for word in words):
         return [*words, "trainer.enable_progress_bar=false"]
     if "data.path=" not in line:
+        words += ["hydra.sweeper.n_trials=2"] * ("tuning=" in line)
         return [*words, *TINY, *(DOCUMENTS if "experiment=document" in line else BUILT_IN)]
     given = TINY
     if "data.streaming=" in line:

@@ -24,10 +24,10 @@ def scored(folder: Path) -> list[Path]:
 
 @pytest.mark.slow
 def test_a_search_goes_by_the_validation_score_and_on_after_a_trial_that_failed(tmp_path):
-    pytest.importorskip("optuna", reason="needs nmt[search]")
+    pytest.importorskip("optuna", reason="needs nmt[tuning]")
     settings = [*SHORT, f"log_dir={tmp_path}", f"data.cache_dir={tmp_path.parent / 'cache'}"]
     ended = run(
-        "train", "-m", "search=dropout_rate_width", *settings,
+        "train", "-m", "tuning=dropout_rate_width", *settings,
         "hydra.sweeper.n_trials=3", "model.size=choice(0,16,16)",
     )  # fmt: skip
     assert ended.status == 0, ended.err
@@ -48,9 +48,9 @@ def test_a_search_goes_by_the_validation_score_and_on_after_a_trial_that_failed(
 
 
 def test_a_search_of_which_all_trials_fail_ends_in_one_line(tmp_path):
-    pytest.importorskip("optuna", reason="needs nmt[search]")
+    pytest.importorskip("optuna", reason="needs nmt[tuning]")
     ended = run(
-        "train", "-m", "search=dropout_rate_width", *SHORT, f"log_dir={tmp_path}",
+        "train", "-m", "tuning=dropout_rate_width", *SHORT, f"log_dir={tmp_path}",
         "hydra.sweeper.n_trials=2", "model.size=16", "optimizer.eps=-1",
     )  # fmt: skip
     assert ended.status == 1
@@ -59,11 +59,11 @@ def test_a_search_of_which_all_trials_fail_ends_in_one_line(tmp_path):
 
 
 def test_a_search_in_a_single_run_is_refused():
-    refused(run_composed("train", "search=dropout_rate_width"), "search= has no effect", "-m")
+    refused(run_composed("train", "tuning=dropout_rate_width"), "tuning= has no effect", "-m")
 
 
 @pytest.mark.parametrize(
-    ("choice", "extra"), [("sweeper/optuna", "search"), ("launcher/submitit_slurm", "cluster")]
+    ("choice", "extra"), [("sweeper/optuna", "tuning"), ("launcher/submitit_slurm", "cluster")]
 )
 def test_an_engine_that_is_not_installed_is_named_with_its_extra(choice, extra):
     text = f"Could not find 'hydra/{choice}'\n\nAvailable options in 'hydra/{choice.split('/')[0]}':\n\tbasic"

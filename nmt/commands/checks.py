@@ -28,8 +28,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
             raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
     is_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-    if "search" in map(key_of, overrides) and not is_sweep:
-        raise UserError("search= has no effect in a single run: add -m")
+    if "tuning" in map(key_of, overrides) and not is_sweep:
+        raise UserError("tuning= has no effect in a single run: add -m")
     if "data.buffer_pairs" in map(key_of, overrides) and cfg.data.get("streaming") is None:
         raise UserError("data.buffer_pairs= has no effect without data.streaming=: leave it out")
     _check_inputs(OmegaConf.select(cfg, "data.path", throw_on_missing=False))

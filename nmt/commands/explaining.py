@@ -17,7 +17,7 @@ from nmt.errors import UserError, WriteError
 from nmt.settings import key_of
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
-_EXTRAS = {"hydra/sweeper/optuna": "search", "hydra/launcher/submitit": "cluster"}  # what brings a choice
+_EXTRAS = {"hydra/sweeper/optuna": "tuning", "hydra/launcher/submitit": "cluster"}  # what brings a choice
 _GROUP_FAULT = "Config group override must be"  # Hydra says it with a plain ValueError
 
 
