@@ -3,7 +3,10 @@
 import csv
 import importlib.util
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +21,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt.training.callbacks import trackers
 from nmt.training.train import make_loggers
-from tests.commands import compose, refused, run, run_composed
+from tests.commands import ROOT, compose, refused, run, run_composed
+from tests.test_ddp import free_port
 
 TINY = [
     "data.num_train=60", "data.num_val=4", "data.num_test=4", "data.max_words=12", "data.tokenizer.vocab_size=200",
@@ -216,3 +220,35 @@ def test_a_moved_store_of_mlflow_is_refused_before_it_writes_elsewhere(
         str(run_dir),
     )
     assert torch.load(moved / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 4
+
+
+@pytest.mark.slow
+def test_only_the_first_of_two_processes_of_torchrun_writes(installed, tmp_path):
+    arguments = [
+        *("-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2", f"--master-port={free_port()}"),
+        *(str(ROOT / "scripts/train.py"), "trainer=ddp", *TINY, "trainer.devices=2", "trainer.max_epochs=1"),
+        *(
+            f"logger=[{','.join(installed)}]",
+            f"log_dir={tmp_path}",
+            "name=two",
+            f"data.cache_dir={tmp_path / 'cache'}",
+        ),
+    ]
+    kept = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
+    settings = {**kept, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline"}
+    ended = subprocess.run(
+        [sys.executable, *arguments], env=settings, stdin=subprocess.DEVNULL, capture_output=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    [directory] = (tmp_path / "two").iterdir()
+    assert [each.name for each in (directory / "csv").iterdir()] == ["version_0"]
+    with (directory / "csv/version_0/metrics.csv").open(encoding="utf-8") as file:
+        assert len([row for row in csv.DictReader(file) if row["val/bleu"]]) == 1
+    if "wandb" in installed:
+        assert len(list((directory / "wandb").glob("offline-run-*"))) == 1
+    if "mlflow" in installed:
+        import mlflow
+
+        client = mlflow.MlflowClient(f"sqlite:///{directory}/mlflow.db")
+        [experiment] = client.search_experiments(filter_string="name = 'nmt'")
+        assert len(client.search_runs([experiment.experiment_id])) == 1

@@ -13,6 +13,7 @@ import numpy as np
 from lightning.pytorch.loggers import MLFlowLogger, WandbLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
+from nmt.environment import rank
 from nmt.errors import UserError
 from nmt.run.files import write_atomically
 from nmt.training.callbacks.writers import tensorboard_writers
@@ -75,6 +76,10 @@ class MLFlow(MLFlowLogger):
         self._id_file, self._artifacts = Path(save_dir) / "mlflow.id", Path(save_dir) / "mlflow"
         tracking_uri = tracking_uri or _STORE
         self._is_own = tracking_uri is None
+        if (
+            rank() > 0
+        ):  # a client that is asked for nothing: two at once would both make the tables of a new store
+            tracking_uri = "http://localhost"
         super().__init__(
             experiment_name,
             run_name,
