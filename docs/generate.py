@@ -45,8 +45,15 @@ def read_settings(file: Path) -> tuple[str, str | None, Rows]:
         elif path and (more := re.match(r"\s+# (.*)", line)):
             comments[".".join(name for _, name in path)] += f" {more[1].strip()}"
     tree = yaml.safe_load("\n".join(lines)) or {}
-    rows = [(key, value, comments.get(key, "")) for key, value, _ in _leaves(tree)]
+    within = _package(file)
+    rows = [(f"{within}{key}", value, comments.get(key, "")) for key, value, _ in _leaves(tree)]
     return head, tree.get("_target_"), rows
+
+
+def _package(file: Path) -> str:
+    """What stands before a file's keys, within its group: `wandb.` where the file is of `# @package logger.wandb`."""
+    found = re.match(rf"# @package {file.parent.name}\.(\w+)", file.read_text("utf-8"))
+    return f"{found[1]}." if found else ""
 
 
 def _leaves(tree: dict[str, Any], prefix: str = "") -> Rows:
@@ -154,7 +161,9 @@ def configuration() -> str:
             if group.name == "experiment":
                 parts.append(f"**{title}** {head}\n\n```yaml\n{_body(file)}\n```")
                 continue
-            types = (data_types if group.name == "data" else {}) | types_of(target)
+            types = (data_types if group.name == "data" else {}) | {
+                f"{_package(file)}{key}": kind for key, kind in types_of(target).items()
+            }
             types |= _types_of_parts(file, rows) | _types_of_reader(file)
             built = f" Builds `{target}`." if target else ""
             text = f"**{title}** {head}{'' if head.endswith('.') or not head else '.'}{built}"

@@ -53,6 +53,7 @@ GROUPS = (
     Group("trainer", "where training runs"),
     Group("callbacks", "what happens during training", changeable=True),
     Group("logger", "where training is logged", changeable=True),
+    Group("tuning", "which settings a sweep (-m) tries, going by their scores"),
     Group("experiment", "a whole reported run in one file"),
 )
 

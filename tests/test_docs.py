@@ -41,9 +41,9 @@ BENCHMARK = [
     "repeats=1",
     "startup=false",
 ]
-# Several processes, another machine or a cluster, a server, models of one kind, starts on large corpora: their settings are
-# composed here, and run by the tests of ddp, demo, export and benchmark.
-COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "demo.py", "export.py", "corpora=")
+# Several processes, another machine or a cluster, a server, trackers, models of one kind, starts on large corpora:
+# their settings are composed here, and run by the tests of ddp, demo, trackers, export and benchmark.
+COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "demo.py", "logger=", "export.py", "corpora=")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -151,6 +151,7 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     if any(word.startswith("resume=") for word in words):
         return [*words, "trainer.enable_progress_bar=false"]
     if "data.path=" not in line:
+        words += ["hydra.sweeper.n_trials=2"] * ("tuning=" in line)
         return [*words, *TINY, *(DOCUMENTS if "experiment=document" in line else BUILT_IN)]
     given = TINY
     if "data.streaming=" in line:

@@ -631,15 +631,18 @@ def test_a_stored_configuration_is_resolved(tmp_path):
         ("callbacks.pictures.directory", "/home/someone"),
         ("callbacks.pictures.directory", "relative"),
         ("callbacks.pictures.directory", "/a/run/../elsewhere"),
-        ("logger.version", "../../.."),
-        ("logger.name", "$HOME"),
-        ("logger.sub_dir", "~/x"),
+        ("logger.tensorboard.version", "../../.."),
+        ("logger.tensorboard.name", "$HOME"),
+        ("logger.tensorboard.sub_dir", "~/x"),
+        ("logger.mlflow.tracking_uri", "sqlite:////home/someone/x.db"),
     ],
 )
 def test_a_stored_configuration_writes_nowhere_but_in_its_run_directory(name, value):
     section, *rest = name.split(".")
     here = {"callbacks": {"pictures": {"directory": "/a/run/x"}, "score": {"monitor": "val/bleu", "n": 3}}}
-    resume.check_places(here | {"logger": {"save_dir": "/a/run", "name": ""}}, Path("/a/run"), [])
+    resume.check_places(
+        here | {"logger": {"tensorboard": {"save_dir": "/a/run", "name": ""}}}, Path("/a/run"), []
+    )
     inner: Any = value
     for key in reversed(rest):
         inner = {key: inner}

@@ -26,7 +26,7 @@ from nmt.training.callbacks import (
 )
 from nmt.training.callbacks.memory import OFTEN
 from nmt.training.callbacks.randomness import random_state
-from nmt.training.callbacks.scores import _as_it_is
+from nmt.training.callbacks.trackers import as_it_is
 from nmt.training.memory import held_memory, is_out_of_memory
 from tests.test_module import examples, make_module
 
@@ -232,7 +232,7 @@ def test_a_sample_translation_is_shown_as_it_is(text):
         warnings.simplefilter("ignore", DeprecationWarning)
         from tensorboard.plugin_util import markdown_to_safe_html  # TensorBoard's own
 
-    table = f"| | source | reference |\n|---|---|---|\n| 0 | {_as_it_is(text)} | c |"
+    table = f"| | source | reference |\n|---|---|---|\n| 0 | {as_it_is(text)} | c |"
     shown = markdown_to_safe_html(table)
     cells = [html.unescape(each) for each in re.findall(r"<td>(.*?)</td>", shown)]
     assert cells == ["0", text, "c"]

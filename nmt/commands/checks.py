@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.composing import CONFIGS
@@ -26,6 +28,9 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for group in set(map(key_of, overrides)) & {"cell", "positions", "wiring"}:  # others fail to compose
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
             raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
+    is_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    if "tuning" in map(key_of, overrides) and not is_sweep:
+        raise UserError("tuning= has no effect in a single run: add -m")
     if "data.buffer_pairs" in map(key_of, overrides) and cfg.data.get("streaming") is None:
         raise UserError("data.buffer_pairs= has no effect without data.streaming=: leave it out")
     _check_inputs(OmegaConf.select(cfg, "data.path", throw_on_missing=False))

@@ -54,9 +54,14 @@ _failed_jobs: list[int] = []  # of this process' sweep
 
 
 class SweepError(UserError):
-    """Some jobs of a sweep have failed. Each has said why."""
+    """Some jobs of a sweep, of which `args` has the number of one, have failed. Each has said why."""
 
     def __str__(self) -> str:
+        if not _failed_jobs:  # of this process: a launcher has started others
+            return (
+                f"run {self.args[0]} (from 0) of this sweep failed, perhaps not alone: "
+                "see the files .submitit/*/*.err in the folder of the sweep"
+            )
         numbers = ", ".join(map(str, _failed_jobs))
         return f"{len(_failed_jobs)} of the runs of this sweep failed, see their errors above: {numbers} (from 0)"
 
@@ -69,7 +74,7 @@ def run_command(name: str) -> None:
     jobs run all the same. NMT_TRACEBACK=1 shows the traceback instead.
     """
 
-    def task(cfg: DictConfig) -> None:
+    def task(cfg: DictConfig) -> Any:
         try:
             with errors_in_one_line(name):
                 settle(cfg, name, HydraConfig.get().overrides.task)
@@ -77,12 +82,14 @@ def run_command(name: str) -> None:
                 check(cfg, HydraConfig.get().overrides.task)
                 if cfg.trusted:
                     sys.path.append(os.getcwd())  # of a script it is the script's folder alone
-                importlib.import_module(f"nmt.commands.{name}").main(cfg)
+                return importlib.import_module(f"nmt.commands.{name}").main(cfg)
         except SystemExit as end:
             if end.code != 1 or HydraConfig.get().mode != RunMode.MULTIRUN:
                 raise
             _failed_jobs.append(HydraConfig.get().job.num)
-            raise SweepError from None  # Hydra goes on with the next job, and raises it again at the end
+            raise SweepError(
+                _failed_jobs[-1]
+            ) from None  # Hydra goes on with the next job, and raises it again at the end
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing; `explain` prints
     with errors_in_one_line(name):
@@ -91,7 +98,12 @@ def run_command(name: str) -> None:
             outlive_reader()
         if name == "train":
             sys.argv[1:] = arguments_for_training(sys.argv[1:])
-        hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(task)()
+        try:
+            hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(task)()
+        except ValueError as error:  # of a search that has no best trial
+            if str(error).startswith("No trials are completed"):
+                raise UserError("every trial of the search failed, see their errors above") from error
+            raise
         sys.stdout.flush()
 
 

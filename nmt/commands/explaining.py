@@ -17,6 +17,7 @@ from nmt.errors import UserError, WriteError
 from nmt.settings import key_of
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
+_EXTRAS = {"hydra/sweeper/optuna": "tuning", "hydra/launcher/submitit": "cluster"}  # what brings a choice
 _GROUP_FAULT = "Config group override must be"  # Hydra says it with a plain ValueError
 
 
@@ -52,6 +53,9 @@ def explain(error: BaseException, config_name: str) -> str:
     options_of = r"Could not find '([^']+)'\s+Available options in '([^']+)':((?:\n\t\S+)*)"
     if missing_option := re.search(options_of, text):
         name, group, options = missing_option.groups()
+        for choice, extra in _EXTRAS.items():
+            if name.startswith(choice):
+                return f"{name} needs an extra: pip install -e '.[{extra}]'"
         return f"no such choice '{name}'; {group} is one of: {', '.join(sorted(options.split()))}"
     if reference := re.search(r"Interpolation key '([^']+)' not found\s+full_key: (\S+)", text):
         wanted, key = reference.groups()

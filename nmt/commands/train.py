@@ -16,7 +16,8 @@ from nmt.training.callbacks import Interrupted
 from nmt.training.train import quieten, resume_run, train
 
 
-def main(cfg: DictConfig) -> None:
+def main(cfg: DictConfig) -> float | None:
+    """Train, or resume, and return the best validation score of a new run, by which a search goes on."""
     quieten()
     if cfg.resume is None:
         cfg.run_dir = to_absolute_path(cfg.run_dir)  # a relative one could be mistaken for a setting's value
@@ -24,9 +25,9 @@ def main(cfg: DictConfig) -> None:
     try:
         with claimed(run_dir) if rank() == 0 else contextlib.nullcontext():
             if cfg.resume is None:
-                train(cfg)
-            else:
-                resume_run(cfg, list(HydraConfig.get().overrides.task))
+                return train(cfg).get("best")
+            resume_run(cfg, list(HydraConfig.get().overrides.task))
+            return None
     except (Interrupted, KeyboardInterrupt) as ended:
         if rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
             print(f"train.py: interrupted: go on with resume={run_dir}", file=sys.stderr)

@@ -131,7 +131,9 @@ def check_places(config: dict[str, Any], run_dir: Path, given: Iterable[str]) ->
         for name, value in _values(config[section], section):
             if not isinstance(value, str) or any(name == key or name.startswith(f"{key}.") for key in given):
                 continue
-            is_place = re.search("dir|path|file", name.split(".")[-1]) or re.search(r"^[/~]|\.\.|\$", value)
+            is_place = re.search("dir|path|file|uri", name.split(".")[-1]) or re.search(
+                r"^[/~]|\.\.|\$", value
+            )
             if is_place and not Path(value).resolve().is_relative_to(run_dir):
                 raise UserError(
                     f"a run that goes on may not write outside its directory: {name}={value}: "

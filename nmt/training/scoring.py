@@ -63,18 +63,22 @@ def scores_after(run_dir: Path, step: int) -> Path | None:
     return None
 
 
-def log_hyperparameters(
-    loggers: Iterable[Any], resolved: dict[str, Any], split: str, scores: dict[str, Any], *, step: int
-) -> None:
-    """One row of TensorBoard's HPARAMS: what was chosen, and the final scores."""
+def chosen(resolved: dict[str, Any]) -> dict[str, Any]:
+    """The hyper-parameters of a configuration, flat: `{"choice/attention": "bahdanau", "model.size": 256}`."""
     within_model = {part for key in flat(resolved["model"]) for part in key.split(".")}
     recorded = {group.name for group in GROUPS if group.recorded} - within_model
-    chosen = {f"choice/{group}": name for group, name in resolved.get("choices", {}).items()} | {
+    return {f"choice/{group}": name for group, name in resolved.get("choices", {}).items()} | {
         key: value if isinstance(value, int | float | str | bool) else str(value)
         for key, value in flat(resolved).items()
         if key.split(".")[0] in recorded or (isinstance(value, int | float) and "." not in key)
         if not key.endswith(("_partial_", "_target_")) and not key.startswith("data.reader.")
     }
+
+
+def log_final(
+    loggers: Iterable[Any], resolved: dict[str, Any], split: str, scores: dict[str, Any], *, step: int
+) -> None:
+    """Log the final scores, `test/bleu`; in TensorBoard as one row of HPARAMS, with what was chosen."""
     final = {
         f"{split}/{name}": result["score"]
         for name, result in scores.items()
@@ -82,5 +86,7 @@ def log_hyperparameters(
     }
     for logger in loggers:
         if hasattr(logger.experiment, "add_image"):
-            logger.log_hyperparams(chosen, final, step=step)
+            logger.log_hyperparams(chosen(resolved), final, step=step)
+        else:
+            logger.log_metrics(final, step=step)
         logger.finalize("success")

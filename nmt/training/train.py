@@ -24,12 +24,12 @@ from nmt.run.data import read_splits, stored_data
 from nmt.run.files import load_config, write_atomically
 from nmt.settings import GROUPS, key_of
 from nmt.training import launch, resume
-from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, summarize
+from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, TensorBoard, summarize
 from nmt.training.checks import check_lengths, check_monitors, check_parts, check_stream
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
-from nmt.training.scoring import cost, log_hyperparameters, score, scores_after
+from nmt.training.scoring import chosen, cost, log_final, score, scores_after
 from nmt.training.vocabulary import make_tokenizer
 
 log = logging.getLogger("train")
@@ -49,6 +49,8 @@ def train(
 ) -> dict[str, Any]:
     """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
 
+    As `best` they have the best validation score, None where there was no validation.
+
     With a `checkpoint`, which `num_processes` saved after `step`, its run goes on. Only rank 0 scores and returns
     scores.
     """
@@ -60,7 +62,7 @@ def train(
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
     trainer = make_trainer(cfg, run_dir, last_step=step if checkpoint else None)
-    check_checkpoints(trainer, run_dir)
+    kept = check_checkpoints(trainer, run_dir)
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
     check_stream(cfg, num_processes=trainer.world_size)
     if not trainer.is_global_zero:
@@ -81,6 +83,9 @@ def train(
     resolved.setdefault("choices", _choices())
     if trainer.is_global_zero:
         write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
+    for logger in trainer.loggers:
+        if not isinstance(logger, TensorBoard):  # which has them beside the final scores
+            logger.log_hyperparams(chosen(resolved))
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
     with errors_of_training(cfg, trainer):
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
@@ -91,14 +96,12 @@ def train(
     training = cost(trainer.global_step, module.train_seconds, module.train_tokens)
     device = str(trainer.strategy.root_device)  # Lightning has moved the module to the CPU
     split, scores = score(cfg, run_dir, splits, device=device, training=training)
-    log_hyperparameters(trainer.loggers, resolved, split, scores, step=trainer.global_step)
-    return scores
+    log_final(trainer.loggers, resolved, split, scores, step=trainer.global_step)
+    return scores | {"best": kept.best_score}
 
 
 def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.Trainer:
     """Lightning's trainer with its callbacks and loggers; `last_step` is that of the checkpoint of a resumed run."""
-    # What was logged after the checkpoint will be logged again.
-    again: Any = {} if last_step is None else {"purge_step": last_step + 1}
     callbacks = list(build_parts(cfg.callbacks, trusted=cfg.trusted).values())
     if not cfg.trainer.enable_progress_bar:
         callbacks = [each for each in callbacks if not isinstance(each, ProgressBar)]
@@ -107,12 +110,26 @@ def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.
     return build(
         cfg.trainer,
         trusted=cfg.trusted,
-        logger=build(cfg.logger, trusted=cfg.trusted, **again),
+        logger=make_loggers(cfg, last_step=last_step),
         callbacks=callbacks,
         plugins=[AtomicCheckpointIO()],
         default_root_dir=str(run_dir),
         **OF_EVERY_RUN,
     )
+
+
+def make_loggers(cfg: DictConfig, *, last_step: int | None) -> list[Any]:
+    """The loggers of a run, which may have none; `last_step` is that of the checkpoint of a resumed run."""
+    # Of a run that went on, TensorBoard leaves out what was logged after the checkpoint: it will be logged again.
+    again: Any = {} if last_step is None else {"purge_step": last_step + 1}
+    parts = cfg.get("logger") or {}
+    return [
+        build(
+            part, trusted=cfg.trusted, **(again if str(part.get("_target_")).endswith("TensorBoard") else {})
+        )
+        for part in parts.values()
+        if part is not None
+    ]
 
 
 def prepare_tokenizer(data: DictConfig, splits: dict[str, Any], run_dir: Path, *, is_new: bool) -> Tokenizer:
@@ -194,8 +211,8 @@ def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
     return launch.port_in_use(error)
 
 
-def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> None:
-    """Raise UserError where a run would not have the checkpoints by which it is scored and gone on with."""
+def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> Checkpoints:
+    """What keeps the checkpoints. Raises UserError where a run could not be scored or gone on with."""
     kept = trainer.checkpoint_callback
     if not isinstance(kept, Checkpoints):
         raise UserError(
@@ -206,6 +223,7 @@ def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> None:
             f"callbacks.checkpoint.directory={kept.directory}: a run has its checkpoints in {run_dir / 'checkpoints'}, "
             "where all else looks for them: leave it out"
         )
+    return kept
 
 
 def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
@@ -253,7 +271,7 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
         split, scores = score(
             resumed, run_dir, read_splits(resumed.data, trusted=cfg.trusted), device="auto", training=training
         )
-        log_hyperparameters([build(resumed.logger, trusted=cfg.trusted)], config, split, scores, step=step)
+        log_final(make_loggers(resumed, last_step=None), config, split, scores, step=step)
 
 
 def is_sweep() -> bool:

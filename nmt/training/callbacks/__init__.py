@@ -9,4 +9,5 @@ from nmt.training.callbacks.memory import LogMemory, TryLargestBatch
 from nmt.training.callbacks.progress import ProgressBar
 from nmt.training.callbacks.scores import ScoreValidation
 from nmt.training.callbacks.summary import summarize
+from nmt.training.callbacks.trackers import MLFlow, Wandb
 from nmt.training.callbacks.writers import TensorBoard

@@ -19,7 +19,7 @@ from nmt.run.aligning import AligningModel
 from nmt.run.history import FILE, History
 from nmt.run.translating import TranslatingModel
 from nmt.settings import Whole
-from nmt.training.callbacks.writers import tensorboard_writers
+from nmt.training.callbacks.trackers import log_image
 
 _GREEDY = DecodingSettings(beam_size=1)
 MOST_FRAMES = 100  # of an animation: its file must not grow with the length of training
@@ -137,9 +137,7 @@ class DrawAlignments(Callback):
         step = trainer.global_step
         prefix = "val" if kind == "alignment" else f"val_{kind}"
         plotting.to_png(figure, self.directory / f"{prefix}_{row:04d}_step_{step:06d}.png")
-        image = plotting.to_array(figure)
-        for writer in tensorboard_writers(trainer):
-            writer.add_image(f"val/{kind}/{row}", image, step, dataformats="HWC")
+        log_image(trainer, f"val/{kind}/{row}", plotting.to_array(figure), step)
 
 
 def _errors(

@@ -1,6 +1,5 @@
 """Scores and sample translations at each validation."""
 
-import re
 from typing import Any
 
 import lightning as L
@@ -11,7 +10,7 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
 from nmt.errors import UserError
 from nmt.settings import Whole
-from nmt.training.callbacks.writers import tensorboard_writers
+from nmt.training.callbacks.trackers import log_image, log_table
 
 
 class ScoreValidation(Callback):
@@ -73,20 +72,14 @@ class ScoreValidation(Callback):
             if "macro_f1" in self.scorers:
                 labels, counts = metrics.confusion([translations[row] for row in rows], references)
                 image = plotting.to_array(plotting.confusion(labels, counts))
-                for writer in tensorboard_writers(trainer):
-                    writer.add_image("val/confusion", image, trainer.global_step, dataformats="HWC")
+                log_image(trainer, "val/confusion", image, trainer.global_step)
 
     def _write_samples(
         self, trainer: L.Trainer, data: TranslationDataModule, rows: list[int], translations: dict[int, str]
     ) -> None:
-        table = ["| | source | reference | translation |", "|---|---|---|---|"]
-        for row in rows[: self.num_samples]:
-            cells = (data.val_text[row]["src"], data.val_text[row]["tgt"], translations[row])
-            table.append(f"| {row} | " + " | ".join(map(_as_it_is, cells)) + " |")
-        for writer in tensorboard_writers(trainer):
-            writer.add_text("val/translations", "\n".join(table), trainer.global_step)
-
-
-def _as_it_is(text: str) -> str:
-    """The text with entities for what Markdown and HTML, which TensorBoard reads it as, would take for their own."""
-    return re.sub(r"[&<>\\`*_\[\]|~]", lambda found: f"&#{ord(found[0])};", text)
+        table = [
+            (str(row), data.val_text[row]["src"], data.val_text[row]["tgt"], translations[row])
+            for row in rows[: self.num_samples]
+        ]
+        header = ("", "source", "reference", "translation")
+        log_table(trainer, "val/translations", header, table, trainer.global_step)
