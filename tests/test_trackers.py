@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from omegaconf import OmegaConf
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -166,17 +165,6 @@ def test_loggers_are_one_choice_a_list_or_none(choice, names, tmp_path):
     cfg = compose("train", choice, "name=here", f"run_dir={tmp_path}")
     assert list(cfg.get("logger") or {}) == names
     assert len(make_loggers(cfg, last_step=7)) == len(names)
-
-
-def test_a_run_from_when_there_was_one_logger_goes_on_with_it(tmp_path):
-    part = {
-        "_target_": "nmt.training.callbacks.TensorBoard",
-        "save_dir": str(tmp_path),
-        "name": "",
-        "version": "",
-    }
-    [logger] = make_loggers(OmegaConf.create({"logger": part, "trusted": []}), last_step=7)
-    assert logger._kwargs["purge_step"] == 8
 
 
 def test_a_table_and_a_picture_reach_every_logger_that_takes_them():
