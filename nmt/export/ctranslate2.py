@@ -67,7 +67,8 @@ print(target.decode(result[0].hypotheses[0]))
 ```
 
 A text has at most {len(table(encoder)):,} pieces. CTranslate2 ranks the hypotheses of a beam by log p / |y|^alpha, the
-program that trained this model by log p / ((5 + |y|) / 6)^alpha: with a beam above 1 a few translations differ."""
+program that trained this model by log p / ((5 + |y|) / 6)^alpha: with a beam above 1 a few translations differ.
+It ends one that goes on and on after 256 pieces, or `max_decoding_length`; that program by the source's length."""
 
 
 def _set_stack(spec: Any, side: TransformerEncoder | TransformerDecoder, *, pre_norm: bool) -> None:

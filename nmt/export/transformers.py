@@ -88,7 +88,8 @@ print(tokenizer.decode(found[0], skip_special_tokens=True))
 ```
 
 The class is {name}'s, a text has at most {length:,} pieces. `generate` ranks the hypotheses of a beam by log p / |y|,
-the program that trained this model by log p / ((5 + |y|) / 6)^alpha: with a beam above 1 a few translations differ."""
+the program that trained this model by log p / ((5 + |y|) / 6)^alpha: with a beam above 1 a few translations differ.
+It ends one that goes on and on after {length:,} pieces, or `max_new_tokens`; that program by the source's length."""
 
 
 def _load(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
