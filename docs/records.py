@@ -6,6 +6,7 @@ what `compare.py output=DIR` or `benchmark.py output=FILE` wrote, with the comma
 
 import json
 import re
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,31 @@ def documents(name: str, score: str) -> str:
     return f"{aligned(lines)}\n\n{origin(runs)}"
 
 
+def race() -> str:
+    """Seconds from raw text to a validation BLEU, of each round."""
+    record = load("speedrun")
+    lines = [["", f"seconds to {record['target']:g} BLEU", "best BLEU"]]
+    for name, seconds in record["seconds"].items():
+        best = (f"{max(bleu for _, _, bleu in run):.1f}" for run in record["curves"][name])
+        reached = ("–" if each is None else f"{each:.0f}" for each in seconds)
+        lines.append([name, ", ".join(reached), ", ".join(best)])
+    return f"{aligned(lines)}\n\n{origin([record])}"
+
+
+def means(name: str) -> str:
+    """Runs that differ in their seed alone as one row: mean and deviation of BLEU, and training steps."""
+    runs = load(name)["runs"]
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        alike.setdefault(re.sub(r" seed=\d+", "", command_of(run)), []).append(run)
+    lines = [["settings", "BLEU", "seeds", "steps"]]
+    for settings, group in alike.items():
+        scores = [run["bleu"] for run in group]
+        score = f"{statistics.mean(scores):.1f} ± {statistics.stdev(scores):.1f}"
+        lines.append([settings, score, str(len(group)), f"{group[0]['steps']:,}"])
+    return f"{aligned(lines)}\n\n{origin(runs)}"
+
+
 def readme_results() -> str:
     """Ten rows at most: the default run, attention against the bottleneck, real text."""
     [default] = load("default")["seeds"]
@@ -199,6 +225,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "reproduction": reproduction,
     "documents": lambda: documents("documents", "exact_match"),
     "summaries": lambda: documents("summaries", "bleu"),
+    "race": race,
+    "race_parts": lambda: means("speedrun_parts"),
     "readme_results": readme_results,
     "readme_toolkits": readme_toolkits,
 }

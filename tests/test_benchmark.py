@@ -21,7 +21,7 @@ from nmt import benchmark, kernels
 from nmt.benchmark import Product, TrainingStep, corpora, steps, subjects
 from nmt.benchmark.corpora import Start
 from nmt.commands import benchmark as command
-from nmt.commands import checks, starts
+from nmt.commands import checks, growth, starts
 from nmt.commands.settings import settle
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
@@ -487,6 +487,13 @@ def test_what_corpora_cost_is_told_for_each_size(really, tmp_path, capsys, monke
         (["device=tpu"], "device=tpu"),
         (["output=no_such_folder/a.json"], "no folder no_such_folder"),
         (["compare=[no_such_file,README.md]"], "no_such_file: no such file"),
+        (["num_decode_batches=0"], "num_decode_batches=0: Input should be greater than or equal to 1"),
+        (["growth=[depths]"], "growth=.*: Input should be 'lengths', 'widths', 'vocabularies' or 'corpora'"),
+        (["growth=[]"], "growth=.*at least 1 item"),
+        (["growth=[lengths]", "axes.lengths=[0]"], "axes.lengths=.*greater than or equal to 1"),
+        (["growth=[lengths]", "attentions=[none]"], "attentions= has no effect with growth="),
+        (["growth=[lengths]", "compare=[README.md,README.md]"], "compare= has no effect with growth="),
+        (["growth=[lengths]", "output=growth.png"], "output=growth.png: .* give output=FILE.json"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
@@ -514,3 +521,71 @@ def test_what_has_no_effect_on_what_corpora_cost_is_refused(override, monkeypatc
         cfg = hydra.compose("benchmark", overrides=overrides)
         with pytest.raises(UserError, match=r"^[a-z0-9_.]+= has no effect with corpora="):
             starts.corpora(cfg, overrides)
+
+
+# --- growth ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("power", [-1.0, 0.5, 2.0])
+def test_the_exponents_of_a_power_law_are_its_power(power):
+    points = [(x, 3 * x**power) for x in (10, 20, 50, 400)]
+    assert benchmark.exponents(points) == pytest.approx([power] * 3)
+
+
+def test_made_up_batches_are_full_of_words_that_end():
+    """Four pairs of 7 pieces fill 30 tokens; a sentence longer than that is alone."""
+    made_up = partial(
+        benchmark.made_up_batches, max_tokens=30, vocab_size=6, seed=1, device=torch.device("cpu")
+    )
+    batches = made_up(2, length=7)
+    assert benchmark.num_target_tokens(batches, PAD) == 2 * 4 * 7
+    for batch in batches:
+        again = collate(
+            [
+                {"index": i, "src_ids": src, "tgt_ids": tgt}
+                for i, (src, tgt) in enumerate(zip(batch.src.tolist(), batch.tgt_out.tolist(), strict=True))
+            ],
+            pad_id=0,
+            bos_id=2,
+        )
+        assert all(map(torch.equal, batch[:4], again[:4]))
+        assert set(batch.src[:, :-1].unique().tolist()) == {4, 5}
+        assert batch.src[:, -1].eq(3).all()
+    assert not torch.equal(batches[0].src, batches[1].src)
+    assert made_up(1, length=99)[0].tgt_out.shape == (1, 99)
+
+
+@pytest.mark.parametrize("model", ["gru", "transformer"])
+def test_growth_changes_one_thing_at_a_time_and_tells_all(model, tmp_path, capsys, monkeypatch):
+    measured = []
+
+    def remember(step, batches):
+        translator = step.module.translator
+        size = translator.output.weight.shape
+        measured.append((batches[0].src.shape, tuple(size), benchmark.num_target_tokens(batches, PAD)))
+        return 0.5
+
+    corpus = {"prepared_pairs_per_second": 40.0, "streamed": {"seconds": 3.0, "peak": 2**20}}
+    monkeypatch.setattr(benchmark, "train_seconds", remember)
+    monkeypatch.setattr(starts, "corpus_cost", lambda cfg, settings, num_pairs: corpus)
+    overrides = [
+        *(f"model={model}", "model.size=8", "growth=[lengths,widths,vocabularies,corpora]", "num_batches=1"),
+        *("repeats=1", "data.max_tokens=60", "data.tokenizer.vocab_size=30", "device=cpu"),
+        *("axes.lengths=[30,10]", "axes.widths=[16]", "axes.vocabularies=[50]", "axes.corpora=[10,100]"),
+        f"output={tmp_path}/growth.json",
+    ]
+    result = growth.growth(compose(*overrides), overrides)
+    assert json.loads((tmp_path / "growth.json").read_text()) == result
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+    lengths = [((6, 10), (30, 8), 120), ((2, 30), (30, 8), 120)]
+    assert measured[:4] == [each for each in lengths for _ in range(2)]  # two steps each, for the memory
+    assert measured[4:8] == [((*each[:2], 60)) for each in lengths * 2]
+    assert measured[8:12:2] == [((3, 20), (30, 16), 120), ((3, 20), (30, 16), 60)]
+    assert measured[12:16:2] == [((3, 20), (50, 8), 120), ((3, 20), (50, 8), 60)]
+    assert len(measured) == 16
+    points = result["growth"]
+    assert [each["per_second"]["median"] for each in points["lengths"]] == [120, 120]
+    assert points["corpora"][1]["per_second"]["median"] == 40
+    printed = capsys.readouterr().out
+    for text in ("target pieces/s", "pairs prepared/s", "exponent of seconds", "+0.00"):
+        assert text in printed

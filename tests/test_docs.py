@@ -41,9 +41,20 @@ BENCHMARK = [
     "repeats=1",
     "startup=false",
 ]
-# Several processes, another machine or a cluster, a server, trackers, models of one kind, starts on large corpora:
-# their settings are composed here, and run by the tests of ddp, demo, trackers, export and benchmark.
-COMPOSED_ONLY = ("torchrun ", "trainer=ddp", "hydra/launcher=", "demo.py", "logger=", "export.py", "corpora=")
+GROWTH = ["model.size=16", "num_batches=1", "repeats=1", "axes.lengths=[4,8]", "axes.widths=[8,16]",
+          "axes.vocabularies=[50,100]"]  # fmt: skip
+# Several processes, another machine or a cluster, a server, trackers, models of one kind, large corpora, races: their
+# settings are composed here, and run by the tests of ddp, demo, trackers, export, benchmark and speedrun.
+COMPOSED_ONLY = (
+    "torchrun ",
+    "trainer=ddp",
+    "hydra/launcher=",
+    "demo.py",
+    "logger=",
+    "export.py",
+    "corpora=",
+    "speedrun=",
+)
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -142,7 +153,7 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     if name == "benchmark":
         if "compare=" in line:
             return [word.replace("A.json", "FILE.json").replace("B.json", "FILE.json") for word in words]
-        return [*words, *BENCHMARK]
+        return [*words, *(GROWTH if "growth=" in line else BENCHMARK)]
     if name == "compare":
         return [*words, "num_bootstrap=10", "num_trials=10"]
     if name != "train":

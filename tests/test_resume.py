@@ -401,10 +401,13 @@ def test_the_best_by_another_score_is_not_compared_with_the_best_before(workspac
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
-def test_so_it_is_in_other_precisions(precision, workspace):
-    settings = [*SMALL, *EVEN, f"trainer.precision={precision}"]
-    directory, expected = workspace / precision, workspace / f"{precision}_whole"
+@pytest.mark.parametrize(
+    "setting", ["trainer.precision=64-true", "trainer.precision=bf16-mixed", "optimizer=muon"]
+)
+def test_so_it_is_in_other_precisions_and_by_muon(setting, workspace):
+    settings = [*SMALL, *EVEN, setting]
+    name = setting.partition("=")[2]
+    directory, expected = workspace / name, workspace / f"{name}_whole"
     assert train(expected, settings) == 0, log_of(expected)
     assert train(directory, settings, die_at_batch(20)) == -signal.SIGKILL, log_of(directory)
     assert go_on(directory) == 0, log_of(directory)

@@ -57,7 +57,7 @@ def test_the_table_of_groups_is_what_is_on_the_disk():
         "hydra"
     }
     [line] = describe_groups(CONFIGS, ("optimizer",)).splitlines()
-    assert line.split() == ["optimizer", "the", "update", "rule:", "adam,", "adamw"]
+    assert line.split() == ["optimizer", "the", "update", "rule:", "adam,", "adamw,", "muon"]
 
 
 @pytest.mark.parametrize("value", [0, True, "3", 3.0, None])

@@ -1,10 +1,12 @@
 """Measurements of training and decoding: speed, memory, start-up, and efficiency of the matrix products."""
 
 from nmt.benchmark.corpora import Start, watch, write_corpus
+from nmt.benchmark.growth import exponents, made_up_batches
 from nmt.benchmark.products import Product, count_products, products_of, products_seconds
 from nmt.benchmark.resources import peak_memory
 from nmt.benchmark.steps import (
     Leave,
+    TellValidations,
     TrainingStep,
     decode_seconds,
     first,
@@ -14,4 +16,14 @@ from nmt.benchmark.steps import (
     train_seconds,
 )
 from nmt.benchmark.subjects import Decoding, Subject
-from nmt.benchmark.tables import LABELS, compare, corpora_table, extreme_ratio, paired_ratio, report, summary
+from nmt.benchmark.tables import (
+    LABELS,
+    compare,
+    corpora_table,
+    extreme_ratio,
+    growth_curves,
+    growth_tables,
+    paired_ratio,
+    report,
+    summary,
+)

@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nmt.benchmark.growth import exponents
+
 LABELS = {
     "train_tokens_per_second": "training, target tokens/s",
     "efficiency": "efficiency",
@@ -13,6 +15,15 @@ LABELS = {
     "beam_sentences_per_second": "beam, sentences/s",
     "startup_seconds": "start to first step, s",
 }
+
+AXES = {
+    "lengths": "pieces of either side",
+    "widths": "model.size",
+    "vocabularies": "pieces in the vocabulary",
+    "corpora": "pairs",
+}
+COSTS = ("target pieces/s", "memory, MiB")
+COSTS_OF_CORPORA = ("pairs prepared/s", "streamed start: memory, MiB", "streamed start, s")
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
@@ -104,16 +115,55 @@ def corpora_table(results: Sequence[Mapping[str, Any]]) -> str:
     return f"{_table(head, starts)}\n\n{_table(columns, batches)}"
 
 
+def growth_tables(result: Mapping[str, Any]) -> str:
+    """A table for each axis: the costs at each value, and the exponent of the seconds a piece since the last."""
+    sections = [_machine(result)]
+    for axis, points in result["growth"].items():
+        slopes = exponents([(each["value"], 1 / each["per_second"]["median"]) for each in points])
+        rows = []
+        for each, slope in zip(points, ["", *(f"{slope:+.2f}" for slope in slopes)], strict=True):
+            start = [f"{each['start_seconds']:.1f}"] if axis == "corpora" else []
+            memory = _mib(each["memory_bytes"]).removesuffix(" MiB")
+            rows.append([f"{each['value']:,}", _figure("", each["per_second"]), memory, *start, slope])
+        costs = COSTS_OF_CORPORA if axis == "corpora" else COSTS
+        sections.append(_table([AXES[axis], *costs, "exponent of seconds"], rows))
+    return "\n\n".join(sections)
+
+
+def growth_curves(
+    axes: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """The points (value, cost) of each cost's curve, by the label of the axis and the name of the cost."""
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for axis, points in axes.items():
+        names = COSTS_OF_CORPORA if axis == "corpora" else COSTS
+        panel = curves[AXES[axis]] = {name: [] for name in names}
+        for each in points:
+            memory = each["memory_bytes"] and each["memory_bytes"] / 2**20
+            costs = (each["per_second"]["median"], memory, each.get("start_seconds"))
+            for name, cost in zip(names, costs, strict=False):
+                if cost is not None:
+                    panel[name].append((each["value"], cost))
+    return curves
+
+
 def _mib(num_bytes: int | None) -> str:
     return "" if num_bytes is None else f"{num_bytes / 2**20:,.0f} MiB"
 
 
-def _facts(result: dict[str, Any]) -> str:
-    machine, settings, data = result["machine"], result["settings"], result["data"]
-    padding = data["padding"]
+def _machine(result: Mapping[str, Any]) -> str:
+    machine = result["machine"]
     return (
         f"{machine['gpu'] or machine['cpu']}, {machine['num_threads']} of {machine['num_cores']} cores "
-        f"(load {machine['load']}), torch {machine['torch']}, {settings['precision']}\n"
+        f"(load {machine['load']}), torch {machine['torch']}, {result['settings']['precision']}"
+    )
+
+
+def _facts(result: dict[str, Any]) -> str:
+    settings, data = result["settings"], result["data"]
+    padding = data["padding"]
+    return (
+        f"{_machine(result)}\n"
         f"{data['num_batches']} batches a turn, of at most {settings['data']['max_tokens']:,} tokens, "
         f"{data['num_target_tokens']:,} target tokens; padding {padding['source']:.1%} of the source, "
         f"{padding['target']:.1%} of the target, {padding['both']:.1%} in all\n"

@@ -18,20 +18,20 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from nmt import benchmark as measure
-from nmt.benchmark import Decoding, Subject, TrainingStep
+from nmt.benchmark import Decoding, Subject
 from nmt.commands import starts
+from nmt.commands.growth import growth
 from nmt.commands.settings import settle
+from nmt.commands.speedrun import speedrun
+from nmt.commands.training_step import build_step
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
-from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.run.building import build, build_translator, quantise
+from nmt.run.building import quantise
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.files import write_atomically
 from nmt.run.provenance import provenance
 from nmt.settings import key_of
-from nmt.training.module import TranslationModule
-from nmt.training.schedules import constant
 from nmt.training.vocabulary import make_tokenizer
 
 Variants = dict[
@@ -106,26 +106,6 @@ def decoding_of(cfg: DictConfig, device: torch.device) -> Decoding:
         raise UserError(f"int8=true is for the CPU, and the device is {device.type}: give device=cpu")
     prepare = quantise if cfg.int8 else None
     return Decoding(cfg.num_decode_batches, cfg.beam_size, cfg.decode_length, prepare)
-
-
-def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> TrainingStep:
-    """The training step of a configuration: the model with its first weights, and its optimizer."""
-    torch.manual_seed(cfg.seed)
-    module = TranslationModule(
-        build_translator(cfg.model, tokenizer, trusted=cfg.trusted),
-        optimizer=build(cfg.optimizer, trusted=cfg.trusted),
-        scheduler=partial(constant, warmup_steps=0),
-        label_smoothing=cfg.label_smoothing,
-        guided_alignment=0.0,
-        r_drop=cfg.r_drop,
-    ).to(device)
-    return TrainingStep(
-        module,
-        module.optimizer_factory(module.parameters()),
-        clip_norm=cfg.gradient_clip_val,
-        precision=cfg.precision,
-        kernels=cfg.kernels,
-    )
 
 
 def check(cfg: DictConfig) -> None:
@@ -222,7 +202,11 @@ def main(cfg: DictConfig) -> None:
     overrides = list(HydraConfig.get().overrides.task)
     if cfg.compare is not None:
         compare(cfg.compare)
+    elif cfg.growth is not None:
+        growth(cfg, overrides)
     elif cfg.corpora is not None:
         starts.corpora(cfg, overrides)
+    elif cfg.speedrun is not None:
+        speedrun(cfg, overrides)
     else:
         benchmark(cfg, overrides)

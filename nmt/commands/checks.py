@@ -20,6 +20,10 @@ from nmt.settings import key_of
 
 # Settings of the data that only training reads
 OF_TRAINING = ("max_length", "max_ratio", "max_tokens", "streaming", "buffer_pairs", "tokenizer")
+OF_OTHER_MEASUREMENTS = (
+    *("attentions", "variants", "compare", "corpora", "startup"),
+    *("num_decode_batches", "decode_length", "beam_size", "int8"),
+)
 OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "max_pairs")
 
 
@@ -107,10 +111,19 @@ def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for files that are not there or could not be written; variants are checked one by one later."""
+    """Raise UserError for files that are not there or could not be written, and for settings that growth= does not
+    read; variants are checked one by one later."""
     if OmegaConf.is_list(cfg.compare):
         _check_inputs(*cfg.compare)
     check_folders(cfg, "output")
+    if cfg.growth is not None:
+        for key in map(key_of, overrides):
+            if key in OF_OTHER_MEASUREMENTS:
+                raise UserError(f"{key}= has no effect with growth=: leave it out")
+        if cfg.output is not None and Path(cfg.output).suffix != ".json":
+            raise UserError(
+                f"output={cfg.output}: growth= writes FILE.json and FILE.png: give output=FILE.json"
+            )
 
 
 def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ PathText = Annotated[str, Field(min_length=1), _PATH]
 Page = Annotated[PathText, Field(pattern=r"\.html$")]
 Split = Literal["train", "val", "test"]
 Kernels = Literal["fast", "plain"]
+Counts = Annotated[list[Count], Field(min_length=1)]
 ZeroToOne = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -138,6 +139,13 @@ class Export(TypedDict, total=False):
     trusted: list[str]
 
 
+class Axes(TypedDict, total=False):
+    lengths: Counts
+    widths: Counts
+    vocabularies: Counts
+    corpora: Counts
+
+
 class Benchmark(TypedDict, total=False):
     attentions: list[str] | None
     variants: dict[str, list[str]] | None
@@ -158,6 +166,12 @@ class Benchmark(TypedDict, total=False):
     seed: Seed
     output: PathText | None
     corpora: list[Count] | None
+    speedrun: str | None
+    target: float
+    growth: (
+        Annotated[list[Literal["lengths", "widths", "vocabularies", "corpora"]], Field(min_length=1)] | None
+    )
+    axes: Axes
     compare: Annotated[list[PathText], Field(min_length=2, max_length=2)] | None
     trusted: list[str]
     data: Data

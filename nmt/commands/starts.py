@@ -71,7 +71,6 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
     for key in map(key_of, overrides):
         if key not in used and not key.startswith((*CORPUS_KEYS, "data.tokenizer.")):
             raise UserError(f"{key}= has no effect with corpora=: leave it out")
-    datasets.disable_progress_bars()
     sizes: Any = tqdm(cfg.corpora, unit="corpus", disable=None, leave=False)
     results = [corpus_cost(cfg, settings, number) for number in sizes]
     print(measure.corpora_table(results))
@@ -83,6 +82,7 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
 
 def corpus_cost(cfg: DictConfig, settings: Sequence[str], num_pairs: int) -> dict[str, Any]:
     """Training on `num_pairs` lines of two of the grammar's sentences: three starts, and an epoch's batches."""
+    datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory() as directory:
         text_bytes = measure.write_corpus(Path(directory) / "text", num_pairs)
         data = [

@@ -8,15 +8,22 @@ from torch import Tensor, nn
 def glorot_(weight: Tensor, *, parts: int = 1) -> None:
     """Initialise `parts` maps of equal shape, one below the other in weight, each by itself: uniform with a variance of
     2 / (in + out) (Glorot & Bengio 2010, eq. 16)."""
-    for part in weight.chunk(parts):
+    for part in joins(weight, parts):
         nn.init.xavier_uniform_(part)
 
 
 @torch.no_grad()
 def orthogonal_(weight: Tensor, *, parts: int = 1) -> None:
     """Initialise `parts` square maps, one below the other in weight, each orthogonal by itself (Saxe et al. 2014)."""
-    for part in weight.chunk(parts):
+    for part in joins(weight, parts):
         nn.init.orthogonal_(part)
+
+
+def joins(weight: Tensor, parts: int) -> tuple[Tensor, ...]:
+    """The maps that a weight joins, one below the other; an optimizer of matrices is told how many there are."""
+    if min(weight.shape) > 1:
+        weight.num_maps = parts  # type: ignore[attr-defined]
+    return weight.chunk(parts)
 
 
 def initialise_linear(layer: nn.Linear, *, parts: int = 1) -> None:

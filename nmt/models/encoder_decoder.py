@@ -6,13 +6,12 @@ h = encoder(x)      r_1..r_T = decoder(y, h)      p(y_t | y_<t, x) = softmax(W_y
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.decoders.base import Decoder, Read
 from nmt.encoders.base import Encoder
 from nmt.layers.embedding import Embedding
-from nmt.layers.initialisation import initialise_linear
 from nmt.models.base import Attentions, Step, Translator
 from nmt.settings import Count, Share
 
@@ -67,7 +66,8 @@ class EncoderDecoder(Translator):
         if self.decoder.needs_documents and not self.encoder.reads_documents:
             raise ValueError("this attention weighs the sentences of a document: set encoder=hierarchical")
         self.output = kernels.Linear(self.decoder.features_size, tgt_vocab_size)  # W_y
-        initialise_linear(self.output)
+        nn.init.xavier_uniform_(self.output.weight)  # not by `glorot_`: it is no map between hidden states
+        nn.init.zeros_(self.output.bias)
         if tie_output:
             if self.decoder.features_size != size:
                 raise ValueError(

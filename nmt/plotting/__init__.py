@@ -10,6 +10,7 @@ from nmt.plotting.sentence import Group, Sentence
 
 _MODULES = {
     "bleu_by_length": "curves",
+    "growth": "curves",
     "learning_curves": "curves",
     "confusion": "heatmaps",
     "document": "documents",

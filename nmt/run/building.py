@@ -24,7 +24,13 @@ from nmt.settings import check_value, say
 ROOMS = ("nmt.attention", "nmt.decoders", "nmt.encoders", "nmt.layers", "nmt.metrics", "nmt.models")
 # Modules whose own names may be built
 MODULES = (
-    *("nmt.data.corpus", "nmt.decoding", "nmt.training.callbacks", "nmt.training.schedules"),
+    *(
+        "nmt.data.corpus",
+        "nmt.decoding",
+        "nmt.training.callbacks",
+        "nmt.training.muon",
+        "nmt.training.schedules",
+    ),
     *("torch.optim", "lightning.pytorch.callbacks", "lightning.pytorch.loggers"),
 )
 

@@ -1,0 +1,131 @@
+"""A race from raw text to a validation BLEU: `train.py` against a plain PyTorch loop, in turns."""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import hydra
+from matplotlib.figure import Figure
+from omegaconf import DictConfig
+from tqdm import tqdm
+
+from nmt.benchmark import plain
+from nmt.commands.starts import TRAIN
+from nmt.errors import UserError
+from nmt.plotting import learning_curves, to_png
+from nmt.run.data import read_splits
+from nmt.run.device import pick_device
+from nmt.run.files import write_atomically
+from nmt.run.provenance import provenance
+from nmt.settings import key_of
+
+TOLD = (
+    "trainer.enable_progress_bar=false",
+    "+callbacks.tell._target_=nmt.benchmark.TellValidations",
+    "trusted=[nmt.benchmark]",
+)
+
+
+class Validation(NamedTuple):
+    """Seconds since the process was started, optimizer steps, BLEU of the greedy translations."""
+
+    seconds: float
+    step: int
+    bleu: float
+
+
+def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+    """Race `cfg.repeats` times with other seeds; print, and with `output` write, the seconds to `cfg.target` BLEU.
+
+    `cfg.speedrun` is an experiment of train.py, which is told of `data` too. Nothing is cached. The curves are drawn
+    beside `output`, as .png. Raises UserError for an override that has no effect.
+    """
+    of_data = [each for each in overrides if key_of(each).partition(".")[0] == "data"]
+    for key in map(key_of, overrides):
+        if key not in ("speedrun", "target", "repeats", "output", *map(key_of, of_data)):
+            raise UserError(
+                f"{key}= has no effect with speedrun=: leave it out, or write it into the experiment"
+            )
+    settings = [f"experiment={cfg.speedrun}", *of_data]
+    splits = read_splits(hydra.compose("train", overrides=settings).data, ("train", "val"))
+    texts = {name: list(zip(split["src"], split["tgt"], strict=True)) for name, split in splits.items()}
+    curves: dict[str, list[list[Validation]]] = {"here": [], "plain loop": []}
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "texts.json").write_text(json.dumps(texts), "utf-8")
+        for seed in tqdm(range(1, cfg.repeats + 1), unit="round", disable=None, leave=False):
+            folders = [f"log_dir={directory}/logs", f"data.cache_dir={directory}/cache_{seed}"]
+            curves["here"].append(validations([*TRAIN, *settings, f"seed={seed}", *folders, *TOLD]))
+            loop = [sys.executable, str(plain.__file__), f"{directory}/texts.json", str(seed)]
+            curves["plain loop"].append(validations(loop))
+    result = {
+        **provenance("benchmark", overrides, pick_device("auto")),
+        "target": cfg.target,
+        "seconds": {name: [seconds_to(cfg.target, each) for each in runs] for name, runs in curves.items()},
+        "curves": curves,
+    }
+    print(report(result))
+    if cfg.output is not None:
+        write_atomically(Path(cfg.output), json.dumps(result, indent=2) + "\n")
+        to_png(draw(curves, cfg.target), Path(cfg.output).with_suffix(".png"))
+    return result
+
+
+def draw(curves: Mapping[str, Sequence[Sequence[Validation]]], target: float) -> Figure:
+    """BLEU over the seconds since the start, a line for each run of each racer, and the target as a line."""
+    lines = {
+        f"{name}, seed {seed}": ([each.seconds for each in run], [each.bleu for each in run])
+        for name, runs in curves.items()
+        for seed, run in enumerate(runs, start=1)
+    }
+    figure = learning_curves(
+        lines, xlabel="seconds from the start of the command", ylabel="BLEU on the validation set"
+    )
+    figure.axes[0].axhline(target, color="0.5", linewidth=0.8)
+    return figure
+
+
+def validations(command: Sequence[str]) -> list[Validation]:
+    """Run a process that prints each validation as a line of JSON. Raises UserError where it fails, or prints none."""
+    started = time.perf_counter()
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as process,
+    ):
+        found = [
+            Validation(time.perf_counter() - started, **json.loads(line))
+            for line in process.stdout or ()
+            if line.startswith('{"step"')
+        ]
+        if process.wait():
+            said.seek(0)
+            raise UserError(f"speedrun: {(said.read().strip() or str(process.returncode)).splitlines()[-1]}")
+    if not found:
+        raise UserError(
+            "speedrun: the run ended before its first validation: give an experiment that validates"
+        )
+    return found
+
+
+def seconds_to(target: float, run: Sequence[Validation]) -> float | None:
+    """Seconds until the first validation with at least `target` BLEU; None where there was none."""
+    return next((each.seconds for each in run if each.bleu >= target), None)
+
+
+def report(result: dict[str, Any]) -> str:
+    """A line for each racer: seconds to the target, and the best BLEU, of each round."""
+    lines = []
+    for name, seconds in result["seconds"].items():
+        reached = [each for each in seconds if each is not None]
+        rounds = ", ".join("–" if each is None else f"{each:.0f}" for each in seconds)
+        best = ", ".join(f"{max(each.bleu for each in run):.2f}" for run in result["curves"][name])
+        median = f"{statistics.median(reached):.0f} s" if reached else "not reached"
+        lines.append(
+            f"{name:10}  {result['target']:g} BLEU after {median} (rounds: {rounds}); best BLEU {best}"
+        )
+    return "\n".join(lines)

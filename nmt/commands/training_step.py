@@ -1,0 +1,32 @@
+"""The training step that is measured."""
+
+from functools import partial
+
+import torch
+from omegaconf import DictConfig
+
+from nmt.benchmark import TrainingStep
+from nmt.data.tokenizer import Tokenizer
+from nmt.run.building import build, build_translator
+from nmt.training.module import TranslationModule
+from nmt.training.schedules import constant
+
+
+def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> TrainingStep:
+    """The training step of a configuration: the model with its first weights, and its optimizer."""
+    torch.manual_seed(cfg.seed)
+    module = TranslationModule(
+        build_translator(cfg.model, tokenizer, trusted=cfg.trusted),
+        optimizer=build(cfg.optimizer, trusted=cfg.trusted),
+        scheduler=partial(constant, warmup_steps=0),
+        label_smoothing=cfg.label_smoothing,
+        guided_alignment=0.0,
+        r_drop=cfg.r_drop,
+    ).to(device)
+    return TrainingStep(
+        module,
+        module.optimizer_factory(module.parameters()),
+        clip_norm=cfg.gradient_clip_val,
+        precision=cfg.precision,
+        kernels=cfg.kernels,
+    )

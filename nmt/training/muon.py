@@ -1,0 +1,122 @@
+"""Muon: hidden matrices step along the orthogonal factor of their momentum, all else by Adam."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+
+from nmt.settings import Count
+
+# Of the quintic that takes every singular value in (0, 1] near 1 in a few steps (Jordan et al. 2024)
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum made orthogonal by Newton-Schulz iterations (Jordan et al. 2024), for the maps between hidden states.
+
+        M' = m M + (1 - m) G      W' = W - 0.2 sqrt(max(rows, columns)) lr O,   O = U V^T of (1 - m) G + m M' = U S V^T
+
+    A weight that joins several maps, as the gates of a GRU, steps as so many matrices; its number of maps is what its
+    initialisation has told (`nmt.layers.initialisation.joins`). The factor gives O the root mean square of Adam's usual
+    steps (Liu et al. 2025), so that one rate `lr` serves both. Embeddings, the output layer, biases and gains step by
+    Adam with `betas` and `eps` (Kingma & Ba 2015).
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        *,
+        lr: float,
+        momentum: float,
+        num_iterations: Count,
+        betas: tuple[float, float],
+        eps: float,
+    ) -> None:
+        parameters = list(params)
+        hidden = [each for each in parameters if hasattr(each, "num_maps")]
+        others = [each for each in parameters if not hasattr(each, "num_maps")]
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "num_iterations": num_iterations,
+            "betas": betas,
+            "eps": eps,
+        }
+        super().__init__([{"params": hidden}, {"params": others}], defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step of both rules; what the closure gives, where there is one."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        hidden, others = self.param_groups
+        self._step_hidden(hidden)
+        self._step_others(others)
+        return loss
+
+    def _step_hidden(self, group: dict[str, Any]) -> None:
+        stepping = [each for each in group["params"] if each.grad is not None]
+        if not stepping:
+            return
+        for each in stepping:
+            if not self.state[each]:
+                self.state[each]["momentum"] = torch.zeros_like(each)
+        gradients = [each.grad for each in stepping]
+        momenta = [self.state[each]["momentum"] for each in stepping]
+        torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+        updates = torch._foreach_lerp(gradients, momenta, group["momentum"])
+        by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        for weight, update in zip(stepping, updates, strict=True):
+            for pair in zip(weight.chunk(weight.num_maps), update.chunk(weight.num_maps), strict=True):
+                by_shape[pair[0].shape].append(pair)
+        for shape, pairs in by_shape.items():
+            weights, directions = zip(*pairs, strict=True)
+            steps = orthogonal(torch.stack(directions), num_iterations=group["num_iterations"])
+            torch._foreach_add_(weights, steps.unbind(), alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
+
+    def _step_others(self, group: dict[str, Any]) -> None:
+        stepping = [each for each in group["params"] if each.grad is not None]
+        for each in stepping:
+            if not self.state[each]:
+                self.state[each].update(
+                    step=torch.zeros((), dtype=torch.float32, device=each.device),
+                    exp_avg=torch.zeros_like(each),
+                    exp_avg_sq=torch.zeros_like(each),
+                )
+        states = [self.state[each] for each in stepping]
+        beta1, beta2 = group["betas"]
+        adam(
+            stepping,
+            [each.grad for each in stepping],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=0.0,
+            eps=group["eps"],
+            maximize=False,
+        )
+
+
+def orthogonal(
+    matrices: Tensor, *, num_iterations: int, coefficients: tuple[float, float, float] = COEFFICIENTS
+) -> Tensor:
+    """Nearly `U V^T` of each matrix `U S V^T` of [N, rows, columns]: its singular values come near 1."""
+    first, third, fifth = coefficients
+    wide = matrices.size(-2) <= matrices.size(-1)
+    x = matrices if wide else matrices.transpose(-2, -1)
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
+    for _ in range(num_iterations):
+        square = x @ x.transpose(-2, -1)
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=third, alpha=fifth), x, beta=first)
+    return x if wide else x.transpose(-2, -1)
