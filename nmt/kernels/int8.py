@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from nmt.errors import UserError
 from nmt.kernels.gru import plain_gru_cell
+from nmt.kernels.packed import padded
 
 LEVELS = 127  # steps on either side of zero
 
@@ -55,13 +56,6 @@ def _replace(module: nn.Module, leave: type[nn.Module]) -> None:
 def scale_of(rows: Tensor, levels: int) -> Tensor:
     """`max_i |x_i| / levels` [N, 1] of rows [N, I]; a row of zeros has the least scale there is."""
     return rows.abs().amax(dim=1, keepdim=True).clamp_min_(torch.finfo(rows.dtype).tiny) / levels
-
-
-def padded(num_rows: int) -> int:
-    """The number of rows to compute for: rounded up to an eighth of its power of two, as oneDNN plans a product
-    anew for each shape, and a beam comes in every size."""
-    step = max(8, 1 << max(0, num_rows.bit_length() - 4))
-    return -(-num_rows // step) * step
 
 
 class _Translating(nn.Module):

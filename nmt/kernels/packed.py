@@ -2,6 +2,9 @@
 
 A product `x W^T` copies W into that order, piece by piece, before it multiplies. With thousands of rows this costs
 nothing; with the few rows of a recurrence's or a search's step it is a third of the time and more.
+
+oneDNN plans a product anew for each number of rows, which takes longer than a small product, and the beams of a search
+come in every size. So a search packs large weights alone, and rounds its rows up to few sizes.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -17,6 +20,8 @@ from nmt.kernels.choice import fast, product_type
 
 # x [..., I] and a bias [O] or None to `x W^T + b` [..., O].
 Map = Callable[[Tensor, Tensor | None], Tensor]
+
+LARGE = 2**18  # numbers in a weight: below this, planning costs a search more than packing saves
 
 # The weights met so far in the block: by what they are, the weight itself (kept, so that no other takes its place)
 # and its map.
@@ -54,9 +59,30 @@ def _available(dtype: torch.dtype) -> bool:
     )
 
 
+def padded(num_rows: int) -> int:
+    """The number of rows to compute for: rounded up to an eighth of its power of two."""
+    step = max(8, 1 << max(0, num_rows.bit_length() - 4))
+    return -(-num_rows // step) * step
+
+
+def map_of_any_rows(weight: Tensor) -> Map:
+    """As `map_of`, where each call may have another number of rows."""
+    if weight.numel() < LARGE:
+        return lambda x, bias: F.linear(x, weight, bias)
+    packed = map_of(weight)
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        rows = x.reshape(-1, x.size(-1))
+        num_rows = len(rows)
+        rows = F.pad(rows, (0, 0, 0, padded(num_rows) - num_rows))
+        return packed(rows, bias)[:num_rows].view(*x.shape[:-1], -1)
+
+    return product
+
+
 @contextmanager
 def packed_weights() -> Iterator[None]:
-    """Inside the block, without gradients, `linear` copies each weight once; weights must not change there."""
+    """Inside the block, without gradients, `linear` packs each large weight once; weights must not change there."""
     token = _pool.set({})
     try:
         yield
@@ -71,7 +97,7 @@ def pooled_map(weight: Tensor) -> Map | None:
         return None
     key = same(weight)
     if key not in pool:
-        pool[key] = (weight, map_of(weight))
+        pool[key] = (weight, map_of_any_rows(weight))
     return pool[key][1]
 
 
