@@ -136,9 +136,8 @@ def test_weights_can_be_stored_in_bytes(models):
         (exported(models["pre"], "ctranslate2", *more) / "model.bin").stat().st_size
         for more in ((), ("quantization=int8",))
     )
-    assert (
-        narrow < 0.9 * wide
-    )  # of so small a model positions and biases, which stay as they are, are the most
+    # Most of so small a model are positions and biases, which are not quantised
+    assert narrow < 0.9 * wide
 
 
 # -------------------------------------------------------------------------------------------------------- transformers

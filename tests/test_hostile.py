@@ -1012,9 +1012,8 @@ def test_a_run_with_a_broken_configuration_does_not_go_on(text, fragment, traine
 def test_what_is_no_checkpoint_is_set_aside(content, trained, tmp_path):
     run = copied(trained, tmp_path)
     (run / "checkpoints" / "last.ckpt").write_bytes(content)
-    with pytest.raises(
-        UserError, match=r"best\.ckpt has no"
-    ):  # the next one, of which only weights were kept
+    # best.ckpt is tried next; it has only weights
+    with pytest.raises(UserError, match=r"best\.ckpt has no"):
         resume.load_checkpoint(run)
     assert (run / "checkpoints" / "last.ckpt.broken").read_bytes() == content
 

@@ -36,10 +36,8 @@ class Attention(nn.Module, ABC):
     """
 
     must_step = False  # whether a step's scores depend on the weights of the steps before
-    is_content_score = (
-        True  # whether it is a score of a query and a state alone, so that others can build on it
-    )
-
+    # Whether it is a score of a query and a state alone, so that others can build on it
+    is_content_score = True
     needs_documents = False  # whether it reads the sentences of a document, of encoder=hierarchical
 
     def __init__(

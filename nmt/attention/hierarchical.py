@@ -65,9 +65,8 @@ class HierarchicalAttention(_DocumentAttention):
         scores = scores.gather(2, places.expand(-1, scores.size(1), -1))
         # A row without words would be NaN: a sentence that is padding keeps its slots, and weighs nothing itself.
         inside = document.inside | ~document.mask.unsqueeze(2)
-        within = self.of_words.weigh(
-            scores.unflatten(2, inside.shape[1:]), inside.unsqueeze(1)
-        )  # [B, T, N, W]
+        # [B, T, N, W]
+        within = self.of_words.weigh(scores.unflatten(2, inside.shape[1:]), inside.unsqueeze(1))
         joint = self.weigh_sentences(query, keys).unsqueeze(3) * within
         return joint.flatten(2).gather(2, document.slots.unsqueeze(1).expand(-1, joint.size(1), -1))
 

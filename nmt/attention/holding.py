@@ -1,4 +1,4 @@
-"""Attention held by hand: the weights of chosen target positions are given, all others are the model's own."""
+"""Attention set by hand: given weights at chosen target positions, the model's own weights elsewhere."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +13,9 @@ _held: ContextVar[tuple[nn.Module, _Held] | None] = ContextVar("held", default=N
 
 @contextmanager
 def holding(attention: nn.Module, rows: _Held) -> Iterator[None]:
-    """Inside the block `attention` gives target position t the weights `rows[t]` [S], in each of its heads.
+    """Inside the block, `attention` has the weights `rows[t]` [S] at target position t, in all heads.
 
-    The block is for sentences of one source, S positions long with its end. Other threads are not concerned.
+    All sentences in the block have the same source of S positions, its end included. Other threads are not affected.
     """
     token = _held.set((attention, rows) if rows else None)
     try:
@@ -25,13 +25,13 @@ def holding(attention: nn.Module, rows: _Held) -> Iterator[None]:
 
 
 def is_held(attention: nn.Module) -> bool:
-    """Whether rows of this attention are held, so that its weights must exist."""
+    """Whether rows of this attention are held, so that its weights must be computed."""
     held = _held.get()
     return held is not None and held[0] is attention
 
 
 def held(attention: nn.Module, weights: Tensor, positions: Tensor | None) -> Tensor:
-    """Weights [..., T, S] with the rows that are held; positions [..., T], or [..., 1] where all queries share one."""
+    """`weights` [..., T, S] with the held rows replaced; positions [..., T], or [..., 1] if all queries share one."""
     now = _held.get()
     if now is None or now[0] is not attention or positions is None:
         return weights

@@ -60,9 +60,8 @@ class MultiHeadAttention(Attention):
         positions: Tensor,
         past: Tensor | None,
     ) -> Attended:
-        weights = self.weigh(
-            self.score(query, keys), mask[:, None, None], positions.unsqueeze(1)
-        )  # [B, K, T, S]
+        # [B, K, T, S]
+        weights = self.weigh(self.score(query, keys), mask[:, None, None], positions.unsqueeze(1))
         contexts = self.average(weights, keys[1]).transpose(1, 2).flatten(2)  # [B, T, K * d]
         return Attended(self.output_projection(contexts), weights.mean(dim=1), weights, past)
 

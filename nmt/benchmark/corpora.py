@@ -1,4 +1,4 @@
-"""Corpora of any size, made of the grammar's sentences, and processes whose memory is watched."""
+"""Synthetic corpora of any size from the grammar's sentences, and processes measured in time and memory."""
 
 import random
 import subprocess
@@ -12,21 +12,21 @@ from nmt.data import grammar
 from nmt.errors import UserError
 from nmt.training.memory import held_memory
 
-_POOL = 20_000  # sentences of the grammar, two of which make a line
+_POOL = 20_000  # sentences of the grammar; a line has two of them
 _SECONDS_A_SAMPLE = 0.05
 
 
 class Start(NamedTuple):
-    """The seconds of a process, and the most bytes it held; None where the system does not tell."""
+    """The seconds of a process and its peak memory in bytes, None if the system does not report it."""
 
     seconds: float
     peak: int | None
 
 
 def write_corpus(directory: Path, num_pairs: int, *, num_held_out: int = 300, seed: int = 1) -> int:
-    """Write train, val and test of English and Vietnamese; returns the bytes of train.
+    """Write train, val and test in English and Vietnamese; returns the size of train in bytes.
 
-    A line has two sentences drawn from a pool, so that millions of different lines are made in seconds.
+    A line has two sentences drawn from a pool, which gives millions of different lines in seconds.
     """
     rng = random.Random(seed)
     pool = [grammar.sentence(rng, max_words=30) for _ in range(_POOL)]
@@ -42,7 +42,7 @@ def write_corpus(directory: Path, num_pairs: int, *, num_held_out: int = 300, se
 
 
 def watch(command: Sequence[str], what: str) -> Start:
-    """Run a process to its end. Raises UserError with the last line of its errors where it fails."""
+    """Run a process to its end and measure it. Raises UserError with the last line of stderr if it fails."""
     started, peak = time.perf_counter(), 0
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)

@@ -1,4 +1,4 @@
-"""How cost grows: batches made up at any length and vocabulary, and slopes on logarithmic axes."""
+"""Measurement of growing cost: synthetic batches of any length and vocabulary, and slopes on logarithmic axes."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ SPECIAL_IDS = {"pad_id": 0, "bos_id": 2, "eos_id": 3}
 
 
 def made_up_batch(ids: Tensor) -> Batch:
-    """The batch of random pieces `ids` [B, 2, L], source and target, whose last is made the end of sentence."""
+    """The batch of random pieces `ids` [B, 2, L], source and target; sets the last piece to the end of sentence."""
     ids[..., -1] = SPECIAL_IDS["eos_id"]
     src, tgt = ids.unbind(dim=1)
     bos = torch.full_like(tgt[:, :1], SPECIAL_IDS["bos_id"])
@@ -35,5 +35,5 @@ def made_up_batches(
 
 
 def exponents(points: Sequence[tuple[float, float]]) -> list[float]:
-    """The p of y ~ x^p between neighbours (x, y): the slopes of a curve whose axes are both logarithmic."""
+    """The exponents p of y ~ x^p between neighbouring points (x, y): the slopes on log-log axes."""
     return [math.log(y2 / y1) / math.log(x2 / x1) for (x1, y1), (x2, y2) in itertools.pairwise(points)]

@@ -1,4 +1,4 @@
-"""Timing of whole training steps, and of translations of a fixed length."""
+"""Timing of whole training steps and of fixed-length translations, and callbacks for measured runs."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ _LOADED_BATCHES = 500
 
 
 class TrainingStep:
-    """Forward, loss, backward, mean over the target tokens, clipping and update: all of an optimizer step."""
+    """A whole optimizer step: forward, loss, backward, mean over the target tokens, clipping and update."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class TrainingStep:
 
     def __call__(self, batch: Batch) -> None:
         loss = self.loss(batch)
-        with using(self.kernels):  # layers may be computed again for the gradient
+        with using(self.kernels):  # gradient checkpointing computes layers again
             loss.smoothed.backward()
         parameters = list(self.module.parameters())
         torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1 / loss.num_tokens)
@@ -93,18 +93,18 @@ def first(batches: Iterable[Batch], num_batches: int, device: torch.device) -> l
 
 
 def in_turns(batches: Sequence[Batch], num_turns: int, num_batches: int) -> list[list[Batch]]:
-    """`batches`, `num_batches` to a turn, each turn others while there are any, and then from the first again."""
+    """`num_batches` of `batches` for each turn: new ones while there are any, then again from the first."""
     endless = itertools.cycle(batches)
     return [list(itertools.islice(endless, min(num_batches, len(batches)))) for _ in range(num_turns)]
 
 
 def num_target_tokens(batches: Iterable[Batch], pad_id: int) -> int:
-    """Target pieces, end of sentence included, padding not."""
+    """The number of target pieces, with the end of sentence, without padding."""
     return sum(int(padding_mask(batch.tgt_out, pad_id).sum()) for batch in batches)
 
 
 def sampler_cost(sampler: TokenBatchSampler, rows: Dataset) -> dict[str, float]:
-    """Of an epoch's batches: their number, seconds to deal them, bytes kept a pair, and pairs loaded a second."""
+    """For an epoch's batches: their number, seconds to form them, bytes per pair, and pairs loaded per second."""
     started = time.perf_counter()
     num_batches = len(sampler)
     dealt = time.perf_counter()
@@ -119,14 +119,14 @@ def sampler_cost(sampler: TokenBatchSampler, rows: Dataset) -> dict[str, float]:
 
 
 class Leave(Callback):
-    """Ends the process after its first batch: the end of a training run whose start is measured."""
+    """Ends the process after the first batch, for runs whose start-up is measured."""
 
     def on_train_batch_end(self, *_: Any) -> None:
         os._exit(0)
 
 
 class TellValidations(Callback):
-    """Prints the step and BLEU of each validation as a line of JSON, and ends the process after the last."""
+    """Prints the step and BLEU of each validation as a line of JSON; ends the process after training."""
 
     def on_validation_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         bleu = float(trainer.callback_metrics["val/bleu"])
@@ -138,7 +138,7 @@ class TellValidations(Callback):
 
 @contextmanager
 def stopwatch(device: torch.device) -> Iterator[list[float]]:
-    """A list that holds the seconds of the block once it is left and the device has done its work."""
+    """A list that receives the seconds of the block at its end, when the device has finished its work."""
     seconds: list[float] = []
     _synchronize(device)
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Tables of measurements: medians with their spread, and ratios."""
+"""Summaries and tables of measurements: medians with their range, ratios, and the points of growth curves."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ COSTS_OF_CORPORA = ("pairs prepared/s", "streamed start: memory, MiB", "streamed
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
-    """The median of repeated measurements, with their spread."""
+    """The median of repeated measurements, with their range."""
     return {
         "median": statistics.median(values),
         "min": min(values),
@@ -37,12 +37,12 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
 
 
 def paired_ratio(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
-    """The ratio of measurements that took turns with those of a baseline, turn by turn."""
+    """The ratios to a baseline that was measured in the same turns, turn by turn."""
     return summary([value / base for value, base in zip(values, baseline, strict=True)])
 
 
 def report(result: dict[str, Any]) -> str:
-    """All measurements as tables: figures of each variant, and their ratios to the first."""
+    """All measurements as tables: values of each variant, and their ratios to the first."""
     variants = result["variants"]
     sections = [_facts(result), _measures(variants)]
     if len(variants) > 1:
@@ -53,7 +53,7 @@ def report(result: dict[str, Any]) -> str:
 def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
     """Ratios after / before of the medians of two results, for the variants that both have.
 
-    The range is from the least after over the most before to the opposite. Raises ValueError where there is no
+    The range of a ratio is from min(after) / max(before) to max(after) / min(before). Raises ValueError if there is no
     such variant.
     """
     common = [name for name in after["variants"] if name in before["variants"]]
@@ -77,7 +77,7 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def extreme_ratio(figure: Mapping[str, float], baseline: Mapping[str, float]) -> dict[str, float]:
-    """The ratio of two medians, and the least and the most that it could be within both spreads."""
+    """The ratio of two medians, with the smallest and largest ratio within both ranges."""
     return {
         "median": figure["median"] / baseline["median"],
         "min": figure["min"] / baseline["max"],
@@ -86,7 +86,7 @@ def extreme_ratio(figure: Mapping[str, float], baseline: Mapping[str, float]) ->
 
 
 def corpora_table(results: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each corpus: its text, starts of training (first, from the cache, streamed), an epoch's batches."""
+    """Two tables with a row per corpus: starts of training (first, cached, streamed), and the batches of an epoch."""
     starts, batches = [], []
     for each in results:
         pairs, first = f"{each['num_pairs']:,}", each["first"]
@@ -100,23 +100,14 @@ def corpora_table(results: Sequence[Mapping[str, Any]]) -> str:
         batches.append(
             [pairs, f"{each['num_batches']:,}", dealt, f"{each['sampler_bytes_per_pair']:.0f} B", loaded]
         )
-    head = [
-        "pairs",
-        "text",
-        "first start",
-        "prepared",
-        "memory",
-        "cached start",
-        "memory",
-        "streamed start",
-        "memory",
-    ]
+    head = ["pairs", "text", "first start", "prepared", "memory"]
+    head += ["cached start", "memory", "streamed start", "memory"]
     columns = ["pairs", "batches", "dealt in", "memory a pair", "loaded pairs"]
     return f"{_table(head, starts)}\n\n{_table(columns, batches)}"
 
 
 def growth_tables(result: Mapping[str, Any]) -> str:
-    """A table for each axis: the costs at each value, and the exponent of the seconds a piece since the last."""
+    """A table per axis: the costs at each value, and the exponent of the seconds per item from the previous value."""
     sections = [_machine(result)]
     for axis, points in result["growth"].items():
         slopes = exponents([(each["value"], 1 / each["per_second"]["median"]) for each in points])
@@ -133,7 +124,7 @@ def growth_tables(result: Mapping[str, Any]) -> str:
 def growth_curves(
     axes: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """The points (value, cost) of each cost's curve, by the label of the axis and the name of the cost."""
+    """The points (value, cost) of each curve, by axis label and name of the cost."""
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for axis, points in axes.items():
         names = COSTS_OF_CORPORA if axis == "corpora" else COSTS
@@ -202,13 +193,13 @@ def _figure(key: str, figure: Mapping[str, float] | None) -> str:
 
 
 def _spread(figure: Mapping[str, float], form: str) -> str:
-    """`12.3 (12.1–12.9)`; without the spread where there was one measurement."""
+    """`12.3 (12.1–12.9)`; without the range if all values are equal."""
     median, low, high = (format(figure[key], form) for key in ("median", "min", "max"))
     return median if figure["min"] == figure["max"] else f"{median} ({low}–{high})"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell, the first to the left, the others to the right."""
+    """A text table with padded columns: the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return "\n".join(
         "  ".join(

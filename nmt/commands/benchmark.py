@@ -34,9 +34,8 @@ from nmt.run.provenance import provenance
 from nmt.settings import key_of
 from nmt.training.vocabulary import make_tokenizer
 
-Variants = dict[
-    str, tuple[DictConfig, list[str]]
-]  # the configuration of each, and all overrides it is composed of
+# The configuration of each variant, and all overrides it is composed of
+Variants = dict[str, tuple[DictConfig, list[str]]]
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:

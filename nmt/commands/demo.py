@@ -1,4 +1,4 @@
-"""Play with trained runs in a browser."""
+"""Serve the playground: explore trained runs in a browser."""
 
 from omegaconf import DictConfig
 

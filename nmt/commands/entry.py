@@ -87,9 +87,8 @@ def run_command(name: str) -> None:
             if end.code != 1 or HydraConfig.get().mode != RunMode.MULTIRUN:
                 raise
             _failed_jobs.append(HydraConfig.get().job.num)
-            raise SweepError(
-                _failed_jobs[-1]
-            ) from None  # Hydra goes on with the next job, and raises it again at the end
+            # Hydra goes on with the next job, and raises it again at the end
+            raise SweepError(_failed_jobs[-1]) from None
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing; `explain` prints
     with errors_in_one_line(name):

@@ -1,4 +1,4 @@
-"""Write a trained run in a format that other programs read."""
+"""Export a trained run to the format of another program."""
 
 import importlib
 import time
@@ -13,7 +13,7 @@ from nmt.run.directory import Run
 
 
 def export(cfg: DictConfig) -> None:
-    """Fill a new folder with the run and a model card; push it to the Hub where that is asked for."""
+    """Write the run and a model card into a new folder; with `push`, upload it to the Hub."""
     run = Run.load(cfg.run, device="cpu", **{key: cfg[key] for key in ("checkpoint", "average", "trusted")})
     module, output = importlib.import_module(f"nmt.export.{cfg.format}"), Path(cfg.output)
     more = {} if cfg.quantization is None else {"quantization": cfg.quantization}
@@ -23,7 +23,7 @@ def export(cfg: DictConfig) -> None:
         text = card(run, usage, library=module.LIBRARY, license=cfg.license)
         (folder / "README.md").write_text(text, "utf-8")
         for file in folder.iterdir():
-            file.chmod(0o644)  # some libraries write for the owner alone
+            file.chmod(0o644)  # some libraries let only the owner read it
     size = sum(file.stat().st_size for file in output.iterdir()) / 1e6
     print(
         f"{output}: {cfg.format}, {size:.1f} MB, in {time.monotonic() - began:.0f} s; its README.md says how to use it"

@@ -1,4 +1,4 @@
-"""How the cost of training grows along one axis at a time: lengths, widths, vocabularies, corpora."""
+"""`benchmark.py growth=…`: the cost of training along one axis at a time: lengths, widths, vocabularies, corpora."""
 
 import json
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ from nmt.run.files import write_atomically
 from nmt.run.provenance import provenance
 from nmt.settings import key_of
 
-LENGTH = 20  # pieces of either side, where lengths are not the axis
+LENGTH = 20  # pieces per side, unless lengths are the axis
 KEYS = {"widths": "model.size", "vocabularies": "data.tokenizer.vocab_size"}
 
 
 def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Print and return the cost at each value of the axes `cfg.growth`; with `output` FILE.json, write it there and
+    """Print and return the cost at each value of the axes in `cfg.growth`. With `output` FILE.json, write it there and
     draw it in FILE.png."""
     device = pick_device(cfg.device)
-    origin = provenance("benchmark", overrides, device)  # with the load before this adds to it
+    origin = provenance("benchmark", overrides, device)  # records the machine's load before the measurements
     settings = [each for each in overrides if key_of(each).partition(".")[0] != "data"]
     values = {axis: sorted(set(cfg.axes[axis])) for axis in cfg.growth}
     parts = sum(len(each) * (1 if axis == "corpora" else cfg.repeats + 2) for axis, each in values.items())
@@ -56,7 +56,7 @@ def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 def step_costs(
     cfg: DictConfig, axis: str, values: Sequence[int], device: torch.device, bar: Any
 ) -> list[dict[str, Any]]:
-    """Target pieces a second, and memory, of training steps at each value. The values take turns."""
+    """Target pieces per second and memory of training steps at each value. The values take turns."""
     subjects = []
     for value in values:
         subjects.append(made_up_training(cfg, axis, value, device))
@@ -76,7 +76,7 @@ def step_costs(
 def made_up_training(
     cfg: DictConfig, axis: str, value: int, device: torch.device
 ) -> tuple[TrainingStep, list[Batch], int | None]:
-    """The training step with `value` on an axis, made-up batches of `data.max_tokens` tokens, and bytes of memory."""
+    """A training step with `value` on an axis, synthetic batches of `data.max_tokens`, and its memory in bytes."""
     cfg = deepcopy(cfg)
     if axis in KEYS:
         OmegaConf.update(cfg, KEYS[axis], value)
@@ -98,7 +98,7 @@ def made_up_training(
 
 
 def corpus_cost(cfg: DictConfig, settings: Sequence[str], num_pairs: int, bar: Any) -> dict[str, Any]:
-    """Pairs prepared a second, and the streamed start of training: memory and seconds."""
+    """Pairs prepared per second, and memory and seconds of the start of streamed training."""
     cost = starts.corpus_cost(cfg, settings, num_pairs)
     bar.update()
     return {

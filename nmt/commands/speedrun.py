@@ -1,4 +1,4 @@
-"""A race from raw text to a validation BLEU: `train.py` against a plain PyTorch loop, in turns."""
+"""`benchmark.py speedrun=…`: a race of `train.py` and a plain PyTorch loop from raw text to a validation BLEU."""
 
 import json
 import statistics
@@ -33,7 +33,7 @@ TOLD = (
 
 
 class Validation(NamedTuple):
-    """Seconds since the process was started, optimizer steps, BLEU of the greedy translations."""
+    """Seconds since the start of the process, optimizer steps, BLEU of the greedy translations."""
 
     seconds: float
     step: int
@@ -41,10 +41,10 @@ class Validation(NamedTuple):
 
 
 def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Race `cfg.repeats` times with other seeds; print, and with `output` write, the seconds to `cfg.target` BLEU.
+    """Race `cfg.repeats` times, with a new seed each; print the seconds to `cfg.target` BLEU.
 
-    `cfg.speedrun` is an experiment of train.py, which is told of `data` too. Nothing is cached. The curves are drawn
-    beside `output`, as .png. Raises UserError for an override that has no effect.
+    `cfg.speedrun` is an experiment of train.py, which also gets the `data` settings. Nothing is cached. With `output`,
+    write the result there and draw the curves beside it as .png. Raises UserError for an override without effect.
     """
     of_data = [each for each in overrides if key_of(each).partition(".")[0] == "data"]
     for key in map(key_of, overrides):
@@ -77,7 +77,7 @@ def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def draw(curves: Mapping[str, Sequence[Sequence[Validation]]], target: float) -> Figure:
-    """BLEU over the seconds since the start, a line for each run of each racer, and the target as a line."""
+    """BLEU over the seconds since the start: a curve for each run, and a horizontal line at the target."""
     lines = {
         f"{name}, seed {seed}": ([each.seconds for each in run], [each.bleu for each in run])
         for name, runs in curves.items()
@@ -91,7 +91,7 @@ def draw(curves: Mapping[str, Sequence[Sequence[Validation]]], target: float) ->
 
 
 def validations(command: Sequence[str]) -> list[Validation]:
-    """Run a process that prints each validation as a line of JSON. Raises UserError where it fails, or prints none."""
+    """Run a process that prints each validation as a line of JSON. Raises UserError if it fails or prints none."""
     started = time.perf_counter()
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as said,
@@ -113,12 +113,12 @@ def validations(command: Sequence[str]) -> list[Validation]:
 
 
 def seconds_to(target: float, run: Sequence[Validation]) -> float | None:
-    """Seconds until the first validation with at least `target` BLEU; None where there was none."""
+    """Seconds until the first validation with at least `target` BLEU; None if there is none."""
     return next((each.seconds for each in run if each.bleu >= target), None)
 
 
 def report(result: dict[str, Any]) -> str:
-    """A line for each racer: seconds to the target, and the best BLEU, of each round."""
+    """A line for each program: seconds to the target and best BLEU of each round."""
     lines = []
     for name, seconds in result["seconds"].items():
         reached = [each for each in seconds if each is not None]

@@ -1,4 +1,4 @@
-"""The training step that is measured."""
+"""Construction of the training step that the benchmark measures."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from nmt.training.schedules import constant
 
 
 def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> TrainingStep:
-    """The training step of a configuration: the model with its first weights, and its optimizer."""
+    """The training step of a configuration: a newly initialised model and its optimizer."""
     torch.manual_seed(cfg.seed)
     module = TranslationModule(
         build_translator(cfg.model, tokenizer, trusted=cfg.trusted),

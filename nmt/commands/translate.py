@@ -1,4 +1,4 @@
-"""Translate lines: files, or standard input to standard output."""
+"""Translate the lines of a file or of standard input."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,10 +22,10 @@ from nmt.run.translation import Translation
 
 
 def translate(cfg: DictConfig) -> None:
-    """Write one line for each line read, in order; with `num_best` > 1, that many `LINE ||| TEXT ||| SCORE`.
+    """Write one line for each input line, in order; with `num_best` > 1, that many lines `LINE ||| TEXT ||| SCORE`.
 
-    Of a line that is empty, or so long that it was cut, there is one of them all the same. Where there are `prefixes`,
-    all lines are read before the first is translated.
+    A line that is empty, or too long and was cut, always gives one line. With `prefixes`, all lines are read before the
+    first is translated.
     """
     how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
     run = open_run(cfg.run, **how)
@@ -40,7 +40,7 @@ def translate(cfg: DictConfig) -> None:
         lines = read_lines(Path(cfg.input))
     translated = _translate_all(cfg, run, decoding, lines)
     if cfg.output is None and not wants_weights:
-        for number, each in enumerate(translated, 1):  # as they come
+        for number, each in enumerate(translated, 1):  # each as soon as it is ready
             print("\n".join(output_lines(number, each, cfg.num_best)), flush=True)
         return
     results = list(translated)
@@ -84,7 +84,7 @@ def _side_by_side(
     decoding: DecodingSettings,
     how: dict[str, Any],
 ) -> dict[int, plotting.Group]:
-    """Each line as `run` translated it, and as the other runs do, which begin with the same prefix."""
+    """The translations of each line by `run` and by the other runs, which use the same prefixes."""
     lines = [each.source for each in results]
     prefixes = None if cfg.prefixes is None else list(read_lines(Path(cfg.prefixes)))
     found = [("ensemble" if OmegaConf.is_list(cfg.run) else run.name, results)]
@@ -103,7 +103,7 @@ def _side_by_side(
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:
-    """The lines that stand for one input line."""
+    """The output lines of one input line."""
     if num_best == 1:
         return [translation.text]
     return [f"{number} ||| {each.text} ||| {each.score:.4f}" for each in (translation, *translation.others)]
@@ -112,7 +112,7 @@ def output_lines(number: int, translation: Translation, num_best: int) -> list[s
 def _translate_all(
     cfg: DictConfig, run: Run, decoding: DecodingSettings, lines: Iterator[str]
 ) -> Iterator[Translation]:
-    """Blocks of lines, so that the first are out before the last are in; a person at a terminal gets each."""
+    """Translate in blocks, so that output starts before all input is read; line by line at a terminal."""
     block = 1 if cfg.input is None and sys.stdin.isatty() else cfg.block_size
     prefixes = None
     if cfg.prefixes is not None:

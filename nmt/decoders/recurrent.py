@@ -75,9 +75,8 @@ class RecurrentDecoder(Decoder):
                 attention=built,
             )
         )
-        self.bridge = nn.Linear(
-            summary_size or memory_size, self.wiring.rnn.num_states * num_layers * size
-        )  # W_s
+        # W_s
+        self.bridge = nn.Linear(summary_size or memory_size, self.wiring.rnn.num_states * num_layers * size)
         self.norm = nn.LayerNorm(self.features_size) if layer_norm else nn.Identity()
         self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.apply(initialise_recurrent)

@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-COVERAGE_FLOOR = (
-    1e-6  # a position with less attention than this costs as much as one with this: 13.8 beta nats
-)
+# A position with less attention than this costs as much as one with this: 13.8 beta nats
+COVERAGE_FLOOR = 1e-6
 
 
 def length_penalty(length: Any, alpha: float) -> Any:

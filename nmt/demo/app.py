@@ -1,4 +1,4 @@
-"""The playground in a browser: gradio components around the functions of `session.py` and `views.py`."""
+"""The playground page: Gradio components that call `session.py` and `views.py`."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ BETWEEN_FRAMES = 0.05  # seconds
 
 @dataclass
 class Situation:
-    """Where a person stands: the run, the line, what was chosen, the translation, and the piece that is pointed at."""
+    """The state of a user's page: run number, source line, choices, translation, position of the clicked piece."""
 
     number: int = 0
     line: str = ""
@@ -33,7 +33,7 @@ class Situation:
 
 
 def build_app(explorers: Sequence[Explorer]) -> gr.Blocks:
-    """The page: a tab to translate and choose, one that shows runs side by side, one that shows them over time."""
+    """The page with its tabs: translate and choose, runs side by side, attention over time."""
     with gr.Blocks(title="Translation playground", analytics_enabled=False) as app:
         with gr.Tab("Translate"):
             Playground(explorers).build()
@@ -48,7 +48,7 @@ def build_app(explorers: Sequence[Explorer]) -> gr.Blocks:
 
 
 def launch(app: gr.Blocks, *, host: str, port: int, share: bool, wait: bool = True) -> None:
-    """Serve until interrupted; or, without `wait`, return while a thread serves."""
+    """Serve until interrupted; without `wait`, serve in a thread and return."""
     app.launch(
         server_name=host,
         server_port=port,
@@ -85,7 +85,7 @@ class Playground:
         self.explorers = explorers
 
     def build(self) -> None:
-        """Lay out the components and say what each event does."""
+        """Create the components and connect their events."""
         names = [each.run.name for each in self.explorers]
         situation = gr.State(Situation())
         with gr.Row():
@@ -133,13 +133,12 @@ class Playground:
         return [self._numbers("layer", explorer.num_layers), self._numbers("head", explorer.num_heads)]
 
     def _translate(self, state: gr.State, now: Situation, looks: Sequence[Any]) -> Iterator[dict]:
-        """Show the greedy translation as it grows, then the search's with all that belongs to it."""
+        """Show the growing greedy translation, then the result of the search with its attention and n-best list."""
         explorer = self.explorers[now.number]
         last = -BETWEEN_FRAMES
         for text in explorer.stream(now.line, now.choices):
-            if (
-                time.monotonic() - last >= BETWEEN_FRAMES
-            ):  # the browser takes longer to show a piece than to find it
+            # The browser needs longer to show a piece than the model to find it
+            if time.monotonic() - last >= BETWEEN_FRAMES:
                 yield {self.text: text}
                 last = time.monotonic()
         now = replace(now, explored=explorer.explore(now.line, now.choices), position=None)
@@ -164,7 +163,7 @@ class Playground:
     def _point(
         self, now: Situation, unit: Any, event: gr.EventData
     ) -> tuple[Situation, gr.Radio, gr.CheckboxGroup]:
-        """Open the alternatives to a word that was clicked, and the source words that it could attend to."""
+        """Show the alternatives to the clicked word, and the source words that it can attend to."""
         assert now.explored is not None
         position = now.explored.position(unit, event.index)
         if position is None:
@@ -190,7 +189,7 @@ class Playground:
         return replace(now, choices=replace(now.choices, prefix=prefix, pins=pins))
 
     def _holding(self, now: Situation, words: list[int], layer: Any) -> Situation:
-        """The attention of the chosen piece held; of a Transformer in the chosen layer, else the top one."""
+        """The situation with the attention of the clicked piece held: in the chosen layer, by default the top one."""
         if now.explored is None or now.position is None or not words:
             raise gr.Error("Click a word of the translation, then tick the source words it shall attend to.")
         pieces = now.explored.pieces_of(words)

@@ -1,6 +1,6 @@
-"""Sentences explored with a run: its searches, the alternatives to each piece, attention held by hand.
+"""Exploration of translations: searches, the alternatives to each piece, attention set by hand.
 
-Nothing here knows of a browser. Positions are of pieces, from 0, ends of sentence included.
+This module does not depend on the browser. Positions count pieces from 0 and include the end of sentence.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,10 +31,10 @@ Unit = Literal["words", "pieces"]
 
 @dataclass(frozen=True)
 class Choices:
-    """What a person has chosen of a translation.
+    """A user's choices for a translation.
 
-    prefix: the target pieces that it begins with; an end of sentence as the last ends it there. pins: source positions
-    that a target position attends to, each alike. layer: of a Transformer, the one whose attention is held.
+    prefix: its first target pieces; an end of sentence as the last one ends it there. pins: for a target position, the
+    source positions that it attends to, with equal weights. layer: the Transformer layer whose attention is held.
     """
 
     prefix: tuple[int, ...] = ()
@@ -52,12 +52,12 @@ class Alternative(NamedTuple):
 
 @dataclass(frozen=True)
 class Explored:
-    """A translation with all that can be asked of it.
+    """A translation with its pieces, alternatives and attention.
 
     best: text, log-probability and words; `.others` are the rest of the n-best list. ids, labels: its pieces and their
-    texts, the end included. alternatives: of each position. weights [L, K, T, S]: of each layer and head. source_words,
-    target_words: the word of each piece, -1 for the end. A line that is empty, or was translated in parts because it is
-    so long, has `best` alone, with weights between words.
+    texts, the end included. alternatives: for each position. weights [L, K, T, S]: by layer and head. source_words,
+    target_words: the word of each piece, -1 for the end. An empty line, or a long line that was translated in parts,
+    has only `best`, with weights between words.
     """
 
     best: Translation
@@ -72,7 +72,7 @@ class Explored:
     def sentence(
         self, unit: Unit = "words", layer: int | None = None, head: int | None = None, **more: Any
     ) -> Sentence:
-        """The translation to be drawn, by words or pieces; of a layer and head, each from 0, or the means over them."""
+        """The translation to draw, by words or pieces; layer and head count from 0, None is the mean over them."""
         source, target = self.best.source_words, self.best.target_words
         if self.weights is None:
             weights = np.zeros((len(target), len(source))) if self.best.weights is None else self.best.weights
@@ -91,7 +91,7 @@ class Explored:
         return Sentence(words, source, target, **more)
 
     def position(self, unit: Unit, number: int) -> int | None:
-        """The position of a piece, or of a word's first piece; None where there is nothing to choose."""
+        """The position of a piece, or of a word's first piece; None if it has no alternatives."""
         if unit == "words":
             return self.target_words.index(number) if number in self.target_words else None
         return number if number < len(self.ids) else None
@@ -102,14 +102,14 @@ class Explored:
 
 
 class Explorer:
-    """A run whose translations are explored."""
+    """A run with a decoding method, for exploring its translations."""
 
     def __init__(self, run: Run, decoding: DecodingSettings = BEAM) -> None:
         self.run, self.decoding = run, decoding
 
     @property
     def num_layers(self) -> int:
-        """How many layers attend to the source."""
+        """The number of layers that attend to the source."""
         return max(1, len(self._attentions))
 
     @property
@@ -122,7 +122,7 @@ class Explorer:
 
     @torch.inference_mode()
     def stream(self, line: str, choices: Choices = Choices()) -> Iterator[str]:
-        """The greedy translation as it grows, a piece at a time; nothing for a line that is empty or too long."""
+        """The greedy translation after each piece; yields nothing for a line that is empty or too long."""
         if not self._is_one(line):
             return
         model, prefix = self.run.translator, [each for each in choices.prefix if each != self._eos]
@@ -145,7 +145,7 @@ class Explorer:
 
     @torch.inference_mode()
     def explore(self, line: str, choices: Choices = Choices()) -> Explored:
-        """The best translation that begins as chosen while the attention is held as chosen."""
+        """The best translation with the chosen prefix and the chosen attention."""
         if not self._is_one(line):
             return Explored(self.run.translate([line], self.decoding)[0])
         src = self.run.pad(self.run.tokenizer.encode_source([line]))
@@ -167,7 +167,7 @@ class Explorer:
 
     @torch.inference_mode()
     def force(self, line: str, target: str) -> Explored:
-        """A given translation. Raises UserError where it, or the line, is longer than the model can read."""
+        """A given translation, by forced decoding. Raises UserError if it or the line is too long for the model."""
         [src_ids] = self.run.tokenizer.encode_source([line])
         ids, target_words = self.run.tokenizer.align_target(target)
         longest = self.run.translator.max_length
@@ -179,11 +179,11 @@ class Explorer:
         return self._explored(src, ids, target_words, best)
 
     def free(self, line: str, choices: Choices) -> Explored:
-        """The best translation that begins as chosen with nothing held: what holding costs is measured against it."""
+        """The best translation with the chosen prefix and free attention: the baseline for the cost of holding it."""
         return self.explore(line, replace(choices, pins={}))
 
     def _explored(self, src: Tensor, ids: list[int], target_words: list[int], best: Translation) -> Explored:
-        """All about the translation `ids`, its end included, of `src` [1, S]."""
+        """`best` with the alternatives and attention of its pieces `ids`, which include the end, for `src` [1, S]."""
         model, tokenizer = self.run.translator, self.run.tokenizer
         tgt_in, src_mask = self._shifted(self.run.pad([ids])), padding_mask(src, model.pad_id)
         log_probs = log_softmax(model.forward(model.encode(src, src_mask), tgt_in).logits)[0]  # [T, V]
@@ -210,11 +210,11 @@ class Explorer:
         return [END if each == self._eos else text for each, text in zip(ids, texts, strict=True)]
 
     def _shifted(self, tgt: Tensor) -> Tensor:
-        """[1, T] as the decoder reads it: BOS before, without the last."""
+        """The decoder's input [1, T] for `tgt`: BOS first, without the last piece."""
         return torch.nn.functional.pad(tgt[:, :-1], (1, 0), value=self.run.translator.bos_id)
 
     def _holding(self, choices: Choices, length: int) -> AbstractContextManager[None]:
-        """The attention held over `length` source positions."""
+        """A context in which the chosen attention over `length` source positions is held."""
         rows = {}
         for position, sources in choices.pins.items():
             rows[position] = torch.zeros(length, device=self.run.device)
@@ -222,13 +222,13 @@ class Explorer:
         return holding(self._attentions[choices.layer], rows) if rows else nullcontext()
 
     def _settings(self, choices: Choices, settings: DecodingSettings) -> DecodingSettings:
-        """Settings under which a prefix that ends the sentence leaves nothing but the end."""
+        """The settings; if the prefix contains the end of sentence, with the length limited to that prefix."""
         if self._eos not in choices.prefix:
             return settings
         return replace(settings, max_length=len(choices.prefix) - 1, min_length=0)
 
     def _is_one(self, line: str) -> bool:
-        """Whether a line is translated as one: it has words, and not too many."""
+        """Whether a line is translated in one part: it is not empty, and not too long."""
         [ids] = self.run.tokenizer.encode_source([line])
         return 1 < len(ids) <= self.run.most_pieces
 

@@ -1,4 +1,4 @@
-"""What the playground shows, as HTML and plain text. All text of a person or a model is escaped."""
+"""The playground's contents as HTML and plain text. Text from a user or a model is escaped."""
 
 from collections.abc import Sequence
 from html import escape
@@ -12,7 +12,7 @@ PARTS = "A line as long as this is translated in parts: its words cannot be chos
 
 
 def framed(sentences: Sequence[Sentence | Group], explorer: Explorer) -> str:
-    """A frame with the interactive page of sentences."""
+    """An iframe with the interactive attention page of sentences."""
     source_lang, target_lang = explorer.run.languages or (None, None)
     page = alignment_page(
         sentences, title="attention", source_lang=source_lang, target_lang=target_lang, is_part=True
@@ -21,7 +21,7 @@ def framed(sentences: Sequence[Sentence | Group], explorer: Explorer) -> str:
 
 
 def attention(explorer: Explorer, explored: Explored, unit: Unit, layer: int | None, head: int | None) -> str:
-    """The page of one translation."""
+    """The attention page of one translation."""
     title: str = "words" if explored.weights is None else unit
     if explorer.num_layers * explorer.num_heads > 1:
         chosen = [f"{name} {each}" for name, each in (("layer", layer), ("head", head)) if each is not None]
@@ -42,7 +42,7 @@ def n_best(explored: Explored) -> str:
 
 
 def message(explorer: Explorer, line: str, choices: Choices, explored: Explored) -> str:
-    """One line on what was chosen, and on what holding the attention costs."""
+    """One line about the choices, and the cost of the held attention."""
     if not explored.ids:
         return PARTS if line.strip() else ""
     said = []
@@ -58,7 +58,7 @@ def message(explorer: Explorer, line: str, choices: Choices, explored: Explored)
 
 
 def beside(explorers: Sequence[Explorer], line: str, target: str) -> str:
-    """The same line by each run, or a given target forced in each. Raises UserError where one cannot read it."""
+    """The line translated by each run, or a given target forced in each. Raises UserError if it is too long for one."""
     sentences = []
     for each in explorers:
         explored = each.force(line, target) if target.strip() and line.strip() else each.explore(line)
@@ -68,7 +68,7 @@ def beside(explorers: Sequence[Explorer], line: str, target: str) -> str:
 
 
 def over_time(explorer: Explorer) -> str:
-    """The run's sentences at each of its validations, with a slider."""
+    """The run's sample sentences at each validation, with a slider."""
     try:
         history = History.load(explorer.run.directory / "alignments")
     except OSError:

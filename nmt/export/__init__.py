@@ -1,10 +1,10 @@
-"""A trained run in the formats that other programs read: one module a format.
+"""Export of a trained run to the formats of other programs: one module per format.
 
-Each module has `write(run, directory)`, which fills an empty directory and returns how to use it, as Markdown, and
-`LIBRARY`, the program's name on the Hub, or None. It raises UserError where the format cannot hold the model.
+Each module has `write(run, directory)`, which fills an empty directory and returns usage instructions in Markdown, and
+`LIBRARY`, the library's name on the Hub or None. `write` raises UserError if the format does not support the model.
 """
 
-# What each format needs beside this package
+# The packages that each format needs
 NEEDS = {
     "ctranslate2": ("ctranslate2",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),

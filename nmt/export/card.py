@@ -1,4 +1,4 @@
-"""The README.md of an export: a model card with front matter as the Hub reads it."""
+"""The README.md of an export: a model card with the front matter that the Hub reads."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from nmt.run.files import score_files
 
 
 def card(run: Run, usage: str, *, library: str | None, license: str) -> str:
-    """What the model is, `usage`, its scores with their signatures, its data, and its licence."""
+    """The model card: model, `usage`, scores with their signatures, data and licence."""
     front: dict[str, Any] = {"license": license, "pipeline_tag": "translation", "tags": ["translation"]}
     if run.languages is not None:
         front["language"] = list(dict.fromkeys(run.languages))
@@ -50,7 +50,7 @@ def card(run: Run, usage: str, *, library: str | None, license: str) -> str:
 
 
 def _scores(run: Run) -> str:
-    """A table of every split that was scored: with the run's own search, not with another program's."""
+    """A table of the scores of each split, decoded by this package, not by the program that reads the export."""
     rows = []
     for split in ("test", "val"):
         file, _ = score_files(run.directory, split)
@@ -62,14 +62,14 @@ def _scores(run: Run) -> str:
             if isinstance(found, dict) and "signature" in found:
                 interval = "" if found["ci"] is None else f" ± {found['ci']:.2f}"
                 label = metrics.LABELS.get(name, name)
-                signature = found["signature"].replace("|", "\\|")  # which would end a cell
+                signature = found["signature"].replace("|", "\\|")  # | would end the cell
                 rows.append(f"| {split}{beam} | {label} | {found['score']:.2f}{interval} | `{signature}` |")
     head = "| split | score | value | sacreBLEU's signature |\n|---|---|---|---|\n"
     return head + "\n".join(rows) if rows else "Not scored."
 
 
 def _data(run: Run) -> str:
-    """What the configuration says of the text, without the paths of the machine it was trained on."""
+    """The settings of the training text, without paths of the training machine."""
     reader = OmegaConf.select(run.config, "data.reader")
     if reader is None:
         return "Not known."

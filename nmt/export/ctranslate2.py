@@ -1,4 +1,4 @@
-"""For CTranslate2, an engine in C++ for Transformers: https://opennmt.net/CTranslate2/"""
+"""Export to CTranslate2, a C++ inference engine for Transformers: https://opennmt.net/CTranslate2/"""
 
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ LIBRARY = "ctranslate2"
 
 
 def write(run: Run, directory: Path, quantization: str | None = None) -> str:
-    """Write model.bin, its vocabularies and the SentencePiece models; returns how to use them.
+    """Write model.bin, its vocabularies and the SentencePiece models; returns usage instructions.
 
-    `quantization`: how weights are stored, as CTranslate2 names it: int8, int16, float16, …
+    `quantization`: the storage type of the weights in CTranslate2's terms: int8, int16, float16, …
     """
     model, encoder, decoder, pre_norm, _ = parts_of(run, "ctranslate2")
     spec = transformer_spec.TransformerSpec(
@@ -68,7 +68,8 @@ print(target.decode(result[0].hypotheses[0]))
 
 A text has at most {len(table(encoder)):,} pieces. CTranslate2 ranks the hypotheses of a beam by log p / |y|^alpha, the
 program that trained this model by log p / ((5 + |y|) / 6)^alpha: with a beam above 1 a few translations differ.
-It ends one that goes on and on after 256 pieces, or `max_decoding_length`; that program by the source's length."""
+CTranslate2 stops a translation after 256 pieces (`max_decoding_length`); the training program's limit depends on the
+source's length."""
 
 
 def _set_stack(spec: Any, side: TransformerEncoder | TransformerDecoder, *, pre_norm: bool) -> None:

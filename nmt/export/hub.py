@@ -1,4 +1,4 @@
-"""An export pushed to the Hugging Face Hub."""
+"""Upload of an export to the Hugging Face Hub."""
 
 from pathlib import Path
 
@@ -7,17 +7,20 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
 from nmt.errors import UserError
 
+# The Hub's client raises their errors too; its version decides which of them it uses
+_HTTP_LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2", "requests")
+
 
 def check(name: str) -> None:
-    """Raise UserError without a token, before any work."""
+    """Raise UserError if there is no token, before any work is done."""
     if huggingface_hub.get_token() is None:
         raise UserError(f"push={name} needs a token of the Hub: run `hf auth login`, or set HF_TOKEN")
 
 
 def push(directory: Path, name: str) -> str:
-    """Upload a directory as the model `name`, USER/NAME, which is made where it is missing; returns its address.
+    """Upload a directory as the model `name`, USER/NAME, created if missing; returns its URL.
 
-    Raises UserError where the Hub cannot be reached or refuses.
+    Raises UserError if the Hub cannot be reached or refuses.
     """
     hub = huggingface_hub.HfApi()
     try:
@@ -25,14 +28,8 @@ def push(directory: Path, name: str) -> str:
         return str(hub.upload_folder(repo_id=name, folder_path=directory, commit_message="Export"))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         said = " ".join(str(error).split())
-    except Exception as error:  # of the client's own library of requests, which changes with its version
-        if type(error).__module__.split(".")[0] not in (
-            "httpx",
-            "httpx2",
-            "httpcore",
-            "httpcore2",
-            "requests",
-        ):
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in _HTTP_LIBRARIES:
             raise
         said = " ".join(str(error).split())
     raise UserError(f"push={name}: {said}; {directory} is whole, it can be pushed by hand with `hf upload`")

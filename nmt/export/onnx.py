@@ -1,4 +1,4 @@
-"""Two graphs of ONNX: the encoder, and one step of the decoder. Any program that runs ONNX can search with them."""
+"""Export to two ONNX graphs, the encoder and one decoder step, with which any ONNX runtime can decode."""
 
 import contextlib
 import io
@@ -27,12 +27,12 @@ from nmt.run.translating import MOST_PIECES
 
 LIBRARY = "onnx"
 SCRIPT = "translate.py"
-TOLERANCE = 1e-4  # of a logit or state, between the graphs and the model they were made from
+TOLERANCE = 1e-4  # largest allowed difference of a logit or state between the graphs and the model
 _DYNAMIC = torch.export.Dim.DYNAMIC
 
 
 class Encoder(nn.Module):
-    """Source ids [B, S], padded, as what the decoder reads and its first state: tensors in one list."""
+    """Maps padded source ids [B, S] to the decoder's memory and first state, as one list of tensors."""
 
     def __init__(self, model: Translator) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Encoder(nn.Module):
 
 
 class Step(nn.Module):
-    """The last pieces [B] and those tensors as logits [B, V], weights [B, S] where there are any, and the new state."""
+    """Maps the last pieces [B] and those tensors to logits [B, V], attention [B, S] if any, and the new state."""
 
     def __init__(self, model: Translator, form: "_Form") -> None:
         super().__init__()
@@ -57,9 +57,9 @@ class Step(nn.Module):
 
 
 def write(run: Run, directory: Path) -> str:
-    """Write encoder.onnx, step.onnx, config.json, the SentencePiece models and a program of numpy alone that uses them.
+    """Write encoder.onnx, step.onnx, config.json, the SentencePiece models and translate.py, which decodes with them.
 
-    Raises UserError where the model cannot be written as a graph, or where the graphs compute something else.
+    Raises UserError if the model cannot be written as a graph, or if the graphs compute something else.
     """
     model, tokenizer = run.translator, run.tokenizer
     if model.reads_documents or not hasattr(model, "encoder"):
@@ -88,7 +88,7 @@ def _write_graphs(model: Translator, directory: Path) -> None:
         _after_steps(model, batch=batch, length=length, steps=steps)
         for batch, length, steps in ((2, 5, 3), (3, 7, 4))
     )
-    # What differs between two sizes of input is what may differ
+    # A dimension that differs between two input sizes is dynamic
     shapes = [
         {n: _DYNAMIC for n in range(one.dim()) if one.size(n) != other.size(n)}
         for one, other in zip(tensors, others, strict=True)
@@ -127,7 +127,7 @@ def _usage(run: Run) -> str:
 
     python {SCRIPT} < TEXT > TRANSLATIONS
 
-translates each line by greedy search. `{SCRIPT}` is short and free to be changed: it shows how the graphs are used.
+translates each line by greedy search. `{SCRIPT}` is short and shows how to use the graphs: change it as you like.
 
 {table}"""
 
@@ -136,7 +136,7 @@ _Form = tuple[Any, list[bool]]
 
 
 def _flat(tree: Any) -> tuple[list[Tensor], _Form]:
-    """The tensors of a plain container, and what puts them back."""
+    """The tensors of a plain container, and the form that `_shaped` rebuilds it from."""
     leaves, form = pytree.tree_flatten(tree)
     return [each for each in leaves if each is not None], (form, [each is not None for each in leaves])
 
@@ -147,7 +147,7 @@ def _shaped(tensors: list[Tensor], form: _Form) -> Any:
 
 
 def _source(model: Translator, batch: int, length: int) -> Tensor:
-    """Ids [batch, length] of any pieces; the last row is shorter than the others."""
+    """Random piece ids [batch, length]; the last row is shorter than the others."""
     generator = torch.Generator().manual_seed(batch)
     specials = (model.pad_id, model.bos_id, model.eos_id)
     encoder: Any = model.encoder
@@ -181,7 +181,7 @@ def _save(
         made = torch.onnx.export(
             program, input_names=input_names, output_names=names, dynamo=True, verbose=False
         )
-    except Exception as error:  # whatever the tracer cannot read of a model, one of the user's own among them
+    except Exception as error:  # anything the tracer cannot handle, also in a user's own model class
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(f"format=onnx: this model cannot be written as a graph: {said}") from error
     assert made is not None
@@ -189,7 +189,7 @@ def _save(
 
 
 def _check(model: Translator, directory: Path) -> None:
-    """Raise UserError unless the graphs give what the model gives, for other sizes than they were traced with."""
+    """Raise UserError unless graphs and model agree, for sizes other than those of the trace."""
     encoder, step = (onnxruntime.InferenceSession(directory / f"{name}.onnx") for name in ("encoder", "step"))
     wanted = [each.name for each in step.get_inputs()]
     names = [each.name.removeprefix("new_") for each in step.get_outputs()]
@@ -220,8 +220,8 @@ def _difference(found: list[Any], expected: list[Tensor]) -> float:
 
 @contextlib.contextmanager
 def _scanned(encoder: nn.Module) -> Iterator[None]:
-    """Inside the block the encoder's recurrent layers run as `scan`, which is for any length; their own loop is traced
-    for one."""
+    """Inside the block, the encoder's recurrent layers run as `scan`, which supports any length; a traced loop would
+    support only one."""
     layers = [each for each in encoder.modules() if hasattr(each, "num_states") and hasattr(each, "run")]
     scanned = [_scan(each) for each in layers]
     for layer, run in zip(layers, scanned, strict=True):
@@ -234,7 +234,7 @@ def _scanned(encoder: nn.Module) -> Iterator[None]:
 
 
 class _Position(nn.Module):
-    """A recurrent layer at one position: x [N, I] and states [N, H] as the output and the new states."""
+    """A recurrent layer at one position: maps x [N, I] and states [N, H] to the output and the new states."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ def _scan(layer: Any) -> Any:
             output, *state = graph(*weights, x, *state)
             return tuple(state), output.clone()
 
-        # No two of its tensors may be one
+        # scan allows no two of its tensors to share memory
         state, outputs = scan(one, tuple(each.clone() for each in state), inputs.transpose(0, 1))
         return outputs.transpose(0, 1), state
 
@@ -270,7 +270,7 @@ def _scan(layer: Any) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what tracing prints, logs and warns of, which is for its own developers."""
+    """Silence the prints, logs and warnings of tracing."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

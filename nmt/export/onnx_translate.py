@@ -1,4 +1,4 @@
-"""Translate standard input with encoder.onnx and step.onnx: one line of output for each line, by greedy search."""
+"""Greedy translation of standard input with encoder.onnx and step.onnx, line by line."""
 
 import json
 import sys
@@ -26,12 +26,12 @@ class Translator:
         )
 
     def encode(self, line):
-        """Piece ids of a line, cut where it is too long for the model, with the end of sentence."""
+        """Piece ids of a line with the end of sentence; a line that is too long for the model is truncated."""
         pieces = self.source.encode(line.lower() if CONFIG["lowercase"] else line)
         return [*pieces[: CONFIG["max_source_pieces"] - 1], EOS]
 
     def translate(self, lines):
-        """The translations of several lines; an empty line gives an empty one."""
+        """The translations of several lines; the translation of an empty line is empty."""
         rows = [self.encode(line) for line in lines]
         src = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
         for number, row in enumerate(rows):
@@ -40,9 +40,8 @@ class Translator:
             [CONFIG["max_length_ratio"] * len(row) + CONFIG["max_length_extra"] for row in rows]
         )
         limits = np.floor(np.where([len(row) == 1 for row in rows], 0, limits))
-        limits = np.minimum(
-            limits, (CONFIG["max_target_pieces"] or np.inf) - 1
-        )  # the beginning of sentence counts
+        # The beginning of sentence takes one position
+        limits = np.minimum(limits, (CONFIG["max_target_pieces"] or np.inf) - 1)
         names = [each.name for each in self.encoder.get_outputs()]
         known = dict(zip(names, self.encoder.run(None, {"src": src}), strict=True))
         known["piece"] = np.full(len(rows), BOS, dtype=np.int64)

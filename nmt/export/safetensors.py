@@ -1,4 +1,4 @@
-"""The plain weights: safetensors, with the configuration that they belong to."""
+"""Export of the plain weights as safetensors, with the model's configuration."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ LIBRARY = None
 
 
 def write(run: Run, directory: Path) -> str:
-    """Write model.safetensors, config.json and the SentencePiece models; returns how to use them."""
+    """Write model.safetensors, config.json and the SentencePiece models; returns usage instructions."""
     save_model(run.translator, str(directory / "model.safetensors"), metadata={"format": "pt"})
     tokenizer = run.tokenizer
     config = {
@@ -32,7 +32,7 @@ def write(run: Run, directory: Path) -> str:
 ```python
 from safetensors.numpy import load_file
 
-weights = load_file("model.safetensors")  # of tied weights the first alone is there
+weights = load_file("model.safetensors")  # tied weights are stored once, under the first name
 ```
 
 `config.json` has the model's settings and the special ids, the `.model` files are SentencePiece's. The gates of a GRU

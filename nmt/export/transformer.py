@@ -1,4 +1,4 @@
-"""What every format of Transformers asks of a run."""
+"""The parts of a Transformer that the exporters read, with checks of the model."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from nmt.run.translating import MOST_PIECES
 
 
 class Parts(NamedTuple):
-    """A Transformer whose two sides have the same order of norms and the same kind of positions."""
+    """A Transformer whose encoder and decoder have the same norm order (pre or post) and kind of positions."""
 
     model: EncoderDecoder
     encoder: TransformerEncoder
@@ -26,7 +26,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(run: Run, format: str) -> Parts:
-    """The parts of a Transformer. Raises UserError, naming another format, for any other model."""
+    """The parts of a run's Transformer. Raises UserError for any other model, and suggests another format."""
     model = run.translator
     encoder, decoder = getattr(model, "encoder", None), getattr(model, "decoder", None)
     if not (
@@ -52,7 +52,7 @@ def parts_of(run: Run, format: str) -> Parts:
 
 
 def table(side: TransformerEncoder | TransformerDecoder, length: int = MOST_PIECES) -> Tensor:
-    """What is added to positions 0, 1, … [length, H], or as many as were learned."""
+    """The position vectors [length, H] of positions 0, 1, …; of learned ones, as many as there are."""
     if isinstance(side.positions, LearnedPositions):
         return side.positions.table.detach()
     return side.positions(torch.zeros(1, length, side.embedding.embedding_dim), first=0)[0]

@@ -1,9 +1,9 @@
-"""For transformers, without code of ours: a model class of its own that computes the same, and a tokenizer.
+"""Export to Hugging Face transformers, as one of its own model classes that computes the same, with a tokenizer.
 
     pre-norm, sinusoidal    Pegasus      pre-norm, learned    Blenderbot      post-norm, sinusoidal    Marian
 
-Their sines are in the first half of the width and their cosines in the second, ours at even and odd places: every
-dimension of the residual stream moves, and the function stays.
+These classes put the sines in the first half of the position vector and the cosines in the second; this package puts
+them at even and odd dimensions. So the dimensions of the residual stream are permuted; the function stays the same.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ CLASSES = {(True, False): "Pegasus", (True, True): "Blenderbot", (False, False):
 
 
 def write(run: Run, directory: Path) -> str:
-    """Write model.safetensors, config.json, generation_config.json and tokenizer.json; returns how to use them."""
+    """Write model.safetensors, config.json, generation_config.json and tokenizer.json; returns usage instructions."""
     parts = parts_of(run, "transformers")
     model, encoder, decoder, pre_norm, learned = parts
     name = CLASSES.get((pre_norm, learned))
@@ -87,9 +87,10 @@ found = model.generate(**tokenizer("TEXT", return_tensors="pt"))
 print(tokenizer.decode(found[0], skip_special_tokens=True))
 ```
 
-The class is {name}'s, a text has at most {length:,} pieces. `generate` ranks the hypotheses of a beam by log p / |y|,
+The class is {name}'s; a text has at most {length:,} pieces. `generate` ranks the hypotheses of a beam by log p / |y|,
 the program that trained this model by log p / ((5 + |y|) / 6)^alpha: with a beam above 1 a few translations differ.
-It ends one that goes on and on after {length:,} pieces, or `max_new_tokens`; that program by the source's length."""
+`generate` stops a translation after {length:,} pieces, or `max_new_tokens`; the training program's limit depends on the
+source's length."""
 
 
 def _load(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
@@ -100,20 +101,20 @@ def _load(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def _weights(parts: Parts) -> dict[str, Tensor]:
-    """Our weights under their names, with the dimensions of the residual stream in their order."""
+    """The weights under the names of transformers, with the residual stream's dimensions in its order."""
     model, encoder, decoder, pre_norm, learned = parts
     size = encoder.output_size
     order = torch.arange(size) if learned else torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
     found: dict[str, Tensor] = {}
 
     def read(names: list[str], layer: nn.Linear) -> None:
-        """Stacked maps that read the residual stream."""
+        """Add stacked linear maps that read the residual stream."""
         weights, biases = layer.weight[:, order].chunk(len(names)), layer.bias.chunk(len(names))
         for name, weight, bias in zip(names, weights, biases, strict=True):
             found[f"{name}.weight"], found[f"{name}.bias"] = weight, bias
 
     def write(name: str, layer: nn.Module) -> None:
-        """A map or a norm that writes to the residual stream."""
+        """Add a linear map or a norm that writes to the residual stream."""
         found[f"{name}.weight"], found[f"{name}.bias"] = layer.weight[order], layer.bias[order]  # type: ignore[index]
 
     for key, side in (("encoder", encoder), ("decoder", decoder)):
@@ -145,10 +146,10 @@ def _weights(parts: Parts) -> dict[str, Tensor]:
 
 
 def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTrainedTokenizerFast:
-    """The joint vocabulary as transformers' own kind of tokenizer: the same ids for the same text.
+    """The joint vocabulary as a fast tokenizer of transformers: the same ids for the same text, with one exception.
 
-    Two cuts of a unigram model that have the same pieces in another order are equally likely: SentencePiece takes the
-    one that its rounding favours, this one may take the other.
+    Two segmentations of a unigram model with the same pieces in another order have equal probability. SentencePiece
+    takes the one that rounding favours; this tokenizer may take the other.
     """
     proto = ModelProto.FromString(tokenizer.models[0])
     pieces = [(each.piece, each.score) for each in proto.pieces]
@@ -181,7 +182,7 @@ def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTra
 
 
 def _bpe(pieces: list[tuple[str, float]], unk_id: int, *, byte_fallback: bool) -> BPE:
-    """SentencePiece joins the pair whose whole has the highest score: every way to make a piece of two is a merge."""
+    """SentencePiece's BPE: it joins the pair with the best-scored result, so each split of a piece is a merge."""
     ids = {piece: number for number, (piece, _) in enumerate(pieces)}
     merges = []
     for piece, _ in sorted(pieces, key=lambda each: -each[1]):

@@ -1,4 +1,4 @@
-"""What a run's attention was at each validation: a few sentences, as plain arrays in one small file."""
+"""The attention of a few sentences at each validation of a run, as plain arrays in one small file."""
 
 import io
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ class History:
 
     steps [N]; rows [K] of the validation set; source, target [K]: texts, the target as the reference; translations
     [N, K]: by greedy search; aer [N, K]: alignment error rates, NaN without gold; weights: K arrays [N, T, S] between
-    the words of source and forced reference; gold: K arrays [G, 2] of sure links (source, target).
+    the words of source and reference (teacher forcing); gold: K arrays [G, 2] of sure links (source, target).
     """
 
     steps: np.ndarray
@@ -34,7 +34,7 @@ class History:
 
     @classmethod
     def load(cls, directory: Path) -> "History":
-        """What `save` wrote. Raises OSError where there is none."""
+        """The history that `save` wrote. Raises OSError if there is none."""
         with np.load(directory / FILE) as arrays:
             number = len(arrays["rows"])
             plain: dict[str, Any] = {
@@ -46,7 +46,7 @@ class History:
         return cls(**plain, **each)
 
     def after(self, earlier: "History") -> "History":
-        """Both, without those of `earlier` that are not before this one: a resumed run validates again."""
+        """`earlier` followed by this one. Overlapping steps of `earlier` are dropped: a resumed run validates again."""
         if not np.array_equal(self.rows, earlier.rows) or not np.array_equal(self.source, earlier.source):
             return self
         kept = earlier.steps < self.steps.min()
@@ -58,7 +58,7 @@ class History:
         return replace(self, **joined, weights=[np.concatenate((before[kept], now)) for before, now in pairs])
 
     def save(self, directory: Path, page: str) -> None:
-        """Write the arrays and the page that shows them, both or none."""
+        """Write the arrays and the page that shows them, both or neither."""
         plain: dict[str, Any] = {
             name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
@@ -69,7 +69,7 @@ class History:
         write_together({directory / FILE: content.getvalue(), directory / PAGE: page})
 
     def groups(self) -> list[Group]:
-        """Each sentence as a series over the last validations."""
+        """A series over the last validations for each sentence."""
         return [
             Group(
                 f"sentence {self.rows[k]}: {self.source[k]}",

@@ -58,9 +58,8 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
     with errors_of("optimizer"):
         optimizer = build(cfg.optimizer, trusted=cfg.trusted)(translator.parameters())
     with errors_of("scheduler"):
-        schedule(
-            build(cfg.scheduler, trusted=cfg.trusted), optimizer, sys.maxsize
-        )  # how many is not known yet
+        # The number of steps is not known yet
+        schedule(build(cfg.scheduler, trusted=cfg.trusted), optimizer, sys.maxsize)
 
 
 def check_stream(cfg: DictConfig, *, num_processes: int) -> None:

@@ -1,4 +1,4 @@
-"""Muon: hidden matrices step along the orthogonal factor of their momentum, all else by Adam."""
+"""The Muon optimizer: orthogonalised momentum for hidden weight matrices, Adam for all other parameters."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -10,19 +10,19 @@ from torch.optim.adam import adam
 
 from nmt.settings import Count
 
-# Of the quintic that takes every singular value in (0, 1] near 1 in a few steps (Jordan et al. 2024)
+# Coefficients of the quintic that moves every singular value in (0, 1] near 1 in a few steps (Jordan et al. 2024)
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum made orthogonal by Newton-Schulz iterations (Jordan et al. 2024), for the maps between hidden states.
+    """Updates hidden weight matrices by momentum that Newton-Schulz iterations make orthogonal (Jordan et al. 2024).
 
         M' = m M + (1 - m) G      W' = W - 0.2 sqrt(max(rows, columns)) lr O,   O = U V^T of (1 - m) G + m M' = U S V^T
 
-    A weight that joins several maps, as the gates of a GRU, steps as so many matrices; its number of maps is what its
-    initialisation has told (`nmt.layers.initialisation.joins`). The factor gives O the root mean square of Adam's usual
-    steps (Liu et al. 2025), so that one rate `lr` serves both. Embeddings, the output layer, biases and gains step by
-    Adam with `betas` and `eps` (Kingma & Ba 2015).
+    A weight that stacks several matrices, such as the gates of a GRU, is split and each matrix is updated by itself;
+    initialisation records their number (`nmt.layers.initialisation.joins`). The factor gives the update the root mean
+    square of Adam's usual updates (Liu et al. 2025), so both share one learning rate `lr`. Embeddings, the output
+    layer, biases and gains are updated by Adam with `betas` and `eps` (Kingma & Ba 2015).
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step of both rules; what the closure gives, where there is one."""
+        """One step of Muon and Adam; returns the closure's loss, if there is a closure."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -111,7 +111,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonal(
     matrices: Tensor, *, num_iterations: int, coefficients: tuple[float, float, float] = COEFFICIENTS
 ) -> Tensor:
-    """Nearly `U V^T` of each matrix `U S V^T` of [N, rows, columns]: its singular values come near 1."""
+    """Approximately `U V^T` for each matrix `U S V^T` of [N, rows, columns]: singular values near 1."""
     first, third, fifth = coefficients
     wide = matrices.size(-2) <= matrices.size(-1)
     x = matrices if wide else matrices.transpose(-2, -1)

@@ -1,4 +1,4 @@
-"""Pictures and statistics of the cross-attention at each validation."""
+"""The callback that draws and measures the cross-attention at each validation."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -22,21 +22,21 @@ from nmt.settings import Whole
 from nmt.training.callbacks.trackers import log_image
 
 _GREEDY = DecodingSettings(beam_size=1)
-MOST_FRAMES = 100  # of an animation: its file must not grow with the length of training
+MOST_FRAMES = 100  # per animation, so that its file does not grow with the length of training
 
 
 class DrawAlignments(Callback):
-    """Draws and measures the cross-attention at each validation, while the references are forced.
+    """Draws and measures the cross-attention at each validation, with teacher forcing.
 
-    Logs `val/attention/*` statistics over the whole set, and `val/aer` where the data have gold alignments (row t of
-    the weights belongs to the piece that step t emits), and of documents `val/importance/*`. Draws `num_sentences`
-    fixed sentences, as images `val/alignment/ROW` and as PNG files in `directory`: the mean over heads of the model's
-    layer of alignment, else of all layers. Several layers or heads are drawn each, as `val/heads/ROW`. At the end of
-    training each sentence's heatmaps become an animation. `history.npz` in `directory` keeps their weights, error and
-    greedy translations of all validations, and `index.html` shows them with a slider.
+    Logs `val/attention/*` statistics over the whole set; with gold alignments also `val/aer` (row t of the weights
+    belongs to the piece that step t emits), and for documents `val/importance/*`. Draws `num_sentences` fixed sentences
+    as images `val/alignment/ROW` and as PNG files in `directory`: the mean over heads of the model's alignment layer,
+    or of all layers. If there are several layers or heads, `val/heads/ROW` shows each. At the end of training, each
+    sentence's heatmaps become an animation. `history.npz` in `directory` keeps the weights, errors and greedy
+    translations of all validations, and `index.html` shows them with a slider.
     """
 
-    # The first where the data have gold alignments, all of them where the model has attention.
+    # val/aer needs gold alignments; all of them need a model with attention
     scores = ("val/aer", *(f"val/attention/{name}" for name in alignment.STATISTICS))
 
     def __init__(self, *, num_sentences: Whole, directory: str) -> None:
@@ -143,19 +143,19 @@ class DrawAlignments(Callback):
 def _errors(
     model: AligningModel, data: TranslationDataModule, rows: Sequence[int], weights: dict[int, torch.Tensor]
 ) -> list[float]:
-    """The alignment error of each row, NaN without gold."""
+    """The alignment error rate of each row, NaN without gold alignments."""
     if "alignment" not in data.val_text.column_names:
         return [np.nan] * len(rows)
     return [model.alignment_error(data.val_text, weights, [row]).aer for row in rows]
 
 
 def _gold(example: dict[str, str]) -> np.ndarray:
-    """The sure links [G, 2] of an example."""
+    """The sure gold links [G, 2] of an example."""
     links = alignment.parse_talp(example["alignment"])[0] if "alignment" in example else ()
     return np.array(sorted(links), dtype=int).reshape(-1, 2)
 
 
 def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -> list[int]:
-    """The first rows whose reference has 6 to 16 words (any row where too few have): the same each time."""
+    """The first rows whose reference has 6 to 16 words, then other rows if there are too few: always the same."""
     lengths = {row: len(data.val_text[row]["tgt"].split()) for row in rows[: 50 * number]}
     return sorted(sorted(lengths, key=lambda row: (not 6 <= lengths[row] <= 16, row))[:number])

@@ -1,4 +1,4 @@
-"""Experiment trackers beside TensorBoard, and one way to give pictures and tables to all of them."""
+"""Loggers for Weights & Biases and MLflow, and functions that log pictures and tables to all loggers."""
 
 import logging
 import os
@@ -20,31 +20,30 @@ from nmt.training.callbacks.writers import tensorboard_writers
 
 log = logging.getLogger(__name__)
 
-_STORE = os.environ.get(
-    "MLFLOW_TRACKING_URI"
-)  # now: MLflow writes there which store a run of this process used
+# Read at import: MLflow later sets the variable to the store that a run of this process used
+_STORE = os.environ.get("MLFLOW_TRACKING_URI")
 
 
 class Wandb(WandbLogger):
-    """Lightning's logger of Weights & Biases. Its files, and the run's id in `wandb.id`, are in `save_dir`.
+    """Lightning's logger for Weights & Biases. Its files, and the run's id in `wandb.id`, are in `save_dir`.
 
-    A run that goes on has the same id. Where wandb has no key or no network the run is kept offline, with a warning.
-    `more` is for wandb.init, as `entity`, `group` or `tags`. Raises UserError without the package.
+    A resumed run keeps its id. Without a key or a network, the run is stored offline, with a warning. `more` holds
+    arguments of wandb.init, such as `entity`, `group` or `tags`. Raises UserError if the package is missing.
     """
 
     def __init__(self, *, save_dir: str, project: str, **more: Any) -> None:
         _check_installed("wandb")
         self._id_file = Path(save_dir) / "wandb.id"
         super().__init__(save_dir=save_dir, project=project, id=_read_id(self._id_file), **more)
-        del self._wandb_init["anonymous"]  # wandb warns of it
+        del self._wandb_init["anonymous"]  # wandb warns about it
 
     @property
     def experiment(self) -> Any:
-        """wandb's run, started when it is first asked for; on all ranks but the first one that does nothing."""
+        """The wandb run, started at the first access; on ranks other than 0, an object that does nothing."""
         if self._experiment is None and rank_zero_only.rank == 0:  # type: ignore[attr-defined]
             import wandb
 
-            if wandb.run is not None:  # that of the job before in a sweep, which Lightning would go on with
+            if wandb.run is not None:  # from the previous job of a sweep; Lightning would reuse it
                 wandb.finish()
             try:
                 super().experiment  # noqa: B018
@@ -62,11 +61,11 @@ class Wandb(WandbLogger):
 
 
 class MLFlow(MLFlowLogger):
-    """Lightning's logger of MLflow. A run that goes on continues its MLflow run, whose id is `save_dir/mlflow.id`.
+    """Lightning's logger for MLflow. A resumed run continues its MLflow run, whose id is in `save_dir/mlflow.id`.
 
-    Where neither `tracking_uri` nor the variable MLFLOW_TRACKING_URI names a store, it is `save_dir/mlflow.db` with
-    the pictures in `save_dir/mlflow`. Raises UserError without the package, and where such a store was moved: MLflow
-    would still write to the old place.
+    If neither `tracking_uri` nor the variable MLFLOW_TRACKING_URI names a store, it is `save_dir/mlflow.db` with the
+    pictures in `save_dir/mlflow`. Raises UserError if the package is missing, or if such a store was moved: MLflow
+    would still write to the old path.
     """
 
     def __init__(
@@ -76,9 +75,8 @@ class MLFlow(MLFlowLogger):
         self._id_file, self._artifacts = Path(save_dir) / "mlflow.id", Path(save_dir) / "mlflow"
         tracking_uri = tracking_uri or _STORE
         self._is_own = tracking_uri is None
-        if (
-            rank() > 0
-        ):  # a client that is asked for nothing: two at once would both make the tables of a new store
+        if rank() > 0:
+            # An unused client: two clients of a new store would both create its tables
             tracking_uri = "http://localhost"
         super().__init__(
             experiment_name,
@@ -90,7 +88,7 @@ class MLFlow(MLFlowLogger):
 
     @property
     def experiment(self) -> Any:
-        """MLflow's client, with a run that is started when it is first asked for; on rank 0 alone."""
+        """The MLflow client; its run is started at the first access, on rank 0 only."""
         if not self._initialized and rank_zero_only.rank == 0:  # type: ignore[attr-defined]
             place = super().experiment.get_run(self._run_id).info.artifact_uri
             if self._is_own and not Path(place.removeprefix("file://")).is_relative_to(self._artifacts):
@@ -103,7 +101,7 @@ class MLFlow(MLFlowLogger):
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any]) -> None:  # type: ignore[override]
-        """Log the settings that the MLflow run has not got: it refuses to change one, as a path of moved data."""
+        """Log the settings that the MLflow run does not have yet: MLflow refuses to change one, as a moved path."""
         known = self.experiment.get_run(self.run_id).data.params
         super().log_hyperparams({name: value for name, value in params.items() if name not in known})
 
@@ -115,7 +113,7 @@ class MLFlow(MLFlowLogger):
 
 
 def log_image(trainer: L.Trainer, tag: str, image: np.ndarray, step: int) -> None:
-    """Give a picture, bytes [height, width, 3], to each logger that takes pictures; on rank 0 alone."""
+    """Log a picture, bytes [height, width, 3], to each logger that accepts pictures; on rank 0 only."""
     for writer in tensorboard_writers(trainer):
         writer.add_image(tag, image, step, dataformats="HWC")
     for logger in _trackers(trainer):
@@ -125,7 +123,7 @@ def log_image(trainer: L.Trainer, tag: str, image: np.ndarray, step: int) -> Non
 def log_table(
     trainer: L.Trainer, tag: str, header: Sequence[str], rows: Sequence[Sequence[str]], step: int
 ) -> None:
-    """Give a table of text to each logger that takes text; on rank 0 alone."""
+    """Log a table of text to each logger that accepts text; on rank 0 only."""
     for writer in tensorboard_writers(trainer):
         writer.add_text(tag, markdown(header, rows), step)
     for logger in _trackers(trainer):
@@ -133,14 +131,14 @@ def log_table(
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown whose cells are shown as they are."""
+    """A Markdown table whose cells are escaped."""
     lines = [header, *([as_it_is(cell) for cell in row] for row in rows)]
     first, *others = ("|" + "".join(f" {cell} |" if cell else " |" for cell in line) for line in lines)
     return "\n".join((first, "|" + "---|" * len(header), *others))
 
 
 def as_it_is(text: str) -> str:
-    """The text with entities for what Markdown and HTML, which TensorBoard reads it as, would take for their own."""
+    """The text with entities for the special characters of Markdown and HTML, which TensorBoard renders."""
     return re.sub(r"[&<>\\`*_\[\]|~]", lambda found: f"&#{ord(found[0])};", text)
 
 
