@@ -59,7 +59,7 @@ mechanisms: setup       ## train every mechanism on the built-in corpus, print t
 
 # Three seeds of each: the wiring held fixed, as published, with input feeding, the bottleneck, large dot products.
 SEEDS = seed=1,2,3 trainer.max_epochs=3 log_dir=logs/reproduction
-reproduction: setup      ## the README's comparison with the papers on the built-in corpus, as one table (hours)
+reproduction: setup      ## the comparison with the papers in docs/results on the built-in corpus, as one table (hours)
 	$(BIN)/python scripts/train.py -m attention=luong_dot,luong_general,luong_concat,scaled_dot,bahdanau wiring=update_then_attend $(SEEDS) $(ARGS)
 	$(BIN)/python scripts/train.py -m attention=bahdanau,local_m,local_p,none $(SEEDS) $(ARGS)
 	$(BIN)/python scripts/train.py -m attention=luong_dot,luong_general wiring.input_feeding=true $(SEEDS) $(ARGS)

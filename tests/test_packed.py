@@ -36,6 +36,16 @@ def test_a_map_equals_the_linear_one(shape, biased):
     close(map_of(weight)(x, bias), F.linear(x, weight, bias))
 
 
+@pytest.mark.parametrize("large", [0, 10**6])
+@pytest.mark.parametrize("shape", [(1,), (7,), (330,), (3, 5), (0,), (2, 0)], ids=str)
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_map_of_any_rows_equals_the_linear_one(shape, biased, large, monkeypatch):
+    monkeypatch.setattr(packed, "LARGE", large)
+    weight, bias = torch.randn(96, 40), torch.randn(96) if biased else None
+    x = torch.randn(*shape, 40)
+    close(packed.map_of_any_rows(weight)(x, bias), F.linear(x, weight, bias))
+
+
 def test_a_map_of_what_is_not_one_block_of_memory():
     weight = torch.randn(96, 40)
     close(map_of(weight.t())(torch.ones(3, 96), None), torch.ones(3, 96) @ weight)
@@ -72,7 +82,8 @@ def test_a_block_lays_a_weight_out_once_also_where_it_is_part_of_another():
 
 @pytest.fixture
 def laid_out(monkeypatch):
-    """The types of the weights that have been laid out."""
+    """The types of the weights that have been laid out, which those of a small model are too."""
+    monkeypatch.setattr(packed, "LARGE", 0)
     found = []
     available = packed._available
 

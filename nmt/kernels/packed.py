@@ -75,7 +75,7 @@ def map_of_any_rows(weight: Tensor) -> Map:
         rows = x.reshape(-1, x.size(-1))
         num_rows = len(rows)
         rows = F.pad(rows, (0, 0, 0, padded(num_rows) - num_rows))
-        return packed(rows, bias)[:num_rows].view(*x.shape[:-1], -1)
+        return packed(rows, bias)[:num_rows].view(*x.shape[:-1], len(weight))
 
     return product
 
