@@ -88,7 +88,7 @@ def check_value(kind: Any, value: Any, key: str) -> None:
         located = [(*_locate(value, key, each["loc"]), each["msg"]) for each in errors]
         name, found, first = located[0]
         others = [message for other, _, message in located[1:] if other == name]
-        more = "".join(f", or{each.removeprefix('Input should be')}" for each in others)
+        more = "".join(f", or {each.removeprefix('Input should be ')}" for each in others)
         raise UserError(f"{name}={say(found)}: {first}{more}") from error
 
 

@@ -52,6 +52,12 @@ def test_a_command_declares_each_setting_of_its_own(name):
     settle(compose(name), name, [])
 
 
+def test_what_a_setting_may_be_is_said_in_words_apart():
+    cfg = compose("demo", "run=[]")
+    with pytest.raises(UserError, match="valid string, or List should have at least 1 item"):
+        settle(cfg, "demo", ["run=[]"])
+
+
 def test_the_table_of_groups_is_what_is_on_the_disk():
     assert {group.name for group in GROUPS} == {each.name for each in CONFIGS.iterdir() if each.is_dir()} - {
         "hydra"
