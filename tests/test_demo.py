@@ -335,7 +335,10 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def address(runs, trained) -> Iterator[str]:
-    """The playground of both runs, the first with the history of the trained one, served by a thread."""
+    """The playground of both runs, the first with the history of the trained one, served by a thread.
+
+    It starts behind a proxy too, and on a machine so slow that gradio gives up asking whether its server is there.
+    """
     pytest.importorskip("gradio", reason="no gradio: pip install -e '.[demo]'")
     from nmt.demo.app import build_app, launch
 
@@ -344,7 +347,12 @@ def address(runs, trained) -> Iterator[str]:
         port = free.getsockname()[1]
     shutil.copytree(trained / "alignments", runs["gru"].directory / "alignments")
     app = build_app([Explorer(each, SHORT) for each in runs.values()])
-    launch(app, host="127.0.0.1", port=port, share=False, wait=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gradio.networking.url_ok", lambda url: False)
+        patch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        patch.delenv("NO_PROXY", raising=False)
+        patch.setenv("no_proxy", "")
+        launch(app, host="127.0.0.1", port=port, share=False, wait=False)
     yield f"http://127.0.0.1:{port}"
     app.close()
 
@@ -398,6 +406,20 @@ def test_a_person_types_chooses_and_holds(browser, address):
         assert "100" in held or held.count("50") == 2 or held.count("33") == 3
         page.click("#free")
         page.get_by_text("attention held").wait_for(state="detached")
+
+
+@pytest.mark.slow
+def test_another_run_translates_at_once_with_layers_of_its_own(browser, address, runs):
+    with opened(browser, address) as page:
+        frame = typed(page, LINE)
+        page.locator("input[aria-label=run]").click()
+        page.get_by_role("option", name=runs["transformer"].name).click()
+        frame.locator("h2", has_text="mean over layers").wait_for(timeout=30_000)
+        page.locator("#layer input").click()
+        page.get_by_role("option", name="1", exact=True).click()
+        frame.locator("h2", has_text="layer 1").wait_for(timeout=30_000)
+        expected = runs["transformer"].translate([LINE], SHORT)[0].text
+        assert frame.locator(".target .word").all_text_contents() == expected.split()
 
 
 @pytest.mark.slow

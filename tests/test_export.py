@@ -275,6 +275,20 @@ def test_a_card_has_scores_data_and_licence_but_no_paths(models):
     assert str(found.directory) not in card
 
 
+def test_a_card_has_no_scores_of_other_weights(models):
+    needs("safetensors")
+    found = models["pre"]
+    (found.directory / "checkpoints" / "last.ckpt").write_bytes(
+        (found.directory / "checkpoints" / "best.ckpt").read_bytes()
+    )
+    scores = {"bleu": {"score": 12.345, "ci": None, "signature": "nrefs:1"}, "checkpoint": "best"}
+    (found.directory / "metrics.json").write_text(json.dumps(scores), "utf-8")
+    card = (exported(found, "safetensors", "checkpoint=last") / "README.md").read_text("utf-8")
+    assert "12.35" not in card
+    assert "Not scored." in card
+    assert "12.35" in (exported(found, "safetensors") / "README.md").read_text("utf-8")
+
+
 def test_what_cannot_be_exported_is_refused_in_one_line_and_leaves_nothing(models, tmp_path, monkeypatch):
     recurrent, output = models["lstm, additive"].directory, tmp_path / "out"
     command = [f"run={recurrent}", f"output={output}"]

@@ -14,13 +14,14 @@ from nmt.run.directory import Run
 
 def export(cfg: DictConfig) -> None:
     """Write the run and a model card into a new folder; with `push`, upload it to the Hub."""
-    run = Run.load(cfg.run, device="cpu", **{key: cfg[key] for key in ("checkpoint", "average", "trusted")})
+    weights = {key: cfg[key] for key in ("checkpoint", "average")}
+    run = Run.load(cfg.run, device="cpu", trusted=cfg.trusted, **weights)
     module, output = importlib.import_module(f"nmt.export.{cfg.format}"), Path(cfg.output)
     more = {} if cfg.quantization is None else {"quantization": cfg.quantization}
     began = time.monotonic()
     with new_folder(output) as folder:
         usage = module.write(run, folder, **more)
-        text = card(run, usage, library=module.LIBRARY, license=cfg.license)
+        text = card(run, usage, library=module.LIBRARY, license=cfg.license, **weights)
         (folder / "README.md").write_text(text, "utf-8")
         for file in folder.iterdir():
             file.chmod(0o644)  # some libraries let only the owner read it

@@ -1,5 +1,6 @@
 """The playground page: Gradio components that call `session.py` and `views.py`."""
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +50,11 @@ def build_app(explorers: Sequence[Explorer]) -> gr.Blocks:
 
 def launch(app: gr.Blocks, *, host: str, port: int, share: bool, wait: bool = True) -> None:
     """Serve until interrupted; without `wait`, serve in a thread and return."""
+    # gradio asks its own server whether it is up, through a proxy where one is set, and gives up on a slow machine.
+    direct = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1", "localhost", host)
+    os.environ["no_proxy"] = ",".join(filter(None, direct))
     app.launch(
+        _frontend=False,  # do not ask
         server_name=host,
         server_port=port,
         share=share,
@@ -96,9 +101,8 @@ class Playground:
         with gr.Row():
             run = gr.Dropdown(names, value=names[0], type="index", label="run", visible=len(names) > 1)
             unit = gr.Radio(["words", "pieces"], value="words", label="shown by", elem_id="unit")
-            layer = self._numbers("layer", self.explorers[0].num_layers)
-            head = self._numbers("head", self.explorers[0].num_heads)
-        looks: list[Any] = [unit, layer, head]
+            self.layer, self.head = self._layers_and_heads(0, MEAN, MEAN)
+        looks: list[Any] = [unit, self.layer, self.head]
         self.view = gr.HTML(js_on_load=FRAME, elem_id="view")
         gr.Markdown("Click a word of the translation to take another in its place, or to hold its attention.")
         self.others = gr.Radio([], label="take another", visible=False, elem_id="others")
@@ -108,8 +112,11 @@ class Playground:
             free = gr.Button("Start again", size="sm", elem_id="free")
         self.best = gr.HTML(elem_id="best", apply_default_css=False)
         shown = [situation, self.text, self.said, self.view, self.others, self.sources, self.best]
+        shown += [self.layer, self.head]
 
-        def start(number: int, line: str, *looks: Any) -> Iterator[dict]:
+        def start(now: Situation, number: int, line: str, *looks: Any) -> Iterator[dict]:
+            if number != now.number:  # whose layers and heads are others
+                looks = (looks[0], MEAN, MEAN)
             yield from self._translate(situation, Situation(number, line), looks)
 
         def take(now: Situation, piece: int, *looks: Any) -> Iterator[dict]:
@@ -118,19 +125,23 @@ class Playground:
         def hold_it(now: Situation, words: list[int], *looks: Any) -> Iterator[dict]:
             yield from self._translate(situation, self._holding(now, words, looks[1]), looks)
 
-        gr.on([go.click, line.submit, free.click], start, [run, line, *looks], shown)
+        begin = [go.click, line.submit, free.click, run.input]
+        gr.on(begin, start, [situation, run, line, *looks], shown)
         self.others.input(take, [situation, self.others, *looks], shown)
         hold.click(hold_it, [situation, self.sources, *looks], shown)
         gr.on([each.input for each in looks], self._look, [situation, *looks], self.view)
         self.view.select(self._point, [situation, unit], [situation, self.others, self.sources])
-        run.input(self._other_run, run, [layer, head])
 
-    def _numbers(self, label: str, number: int) -> gr.Dropdown:
-        return gr.Dropdown([MEAN, *range(number)], value=MEAN, label=label, visible=number > 1, elem_id=label)
-
-    def _other_run(self, number: int) -> list[gr.Dropdown]:
+    def _layers_and_heads(self, number: int, layer: Any, head: Any) -> tuple[gr.Dropdown, gr.Dropdown]:
+        """The choice of a layer and of a head of a run, where it has several."""
         explorer = self.explorers[number]
-        return [self._numbers("layer", explorer.num_layers), self._numbers("head", explorer.num_heads)]
+
+        def choice(label: str, count: int, value: Any) -> gr.Dropdown:
+            return gr.Dropdown(
+                [MEAN, *range(count)], value=value, label=label, visible=count > 1, elem_id=label
+            )
+
+        return choice("layer", explorer.num_layers, layer), choice("head", explorer.num_heads, head)
 
     def _translate(self, state: gr.State, now: Situation, looks: Sequence[Any]) -> Iterator[dict]:
         """Show the growing greedy translation, then the result of the search with its attention and n-best list."""
@@ -144,6 +155,7 @@ class Playground:
         now = replace(now, explored=explorer.explore(now.line, now.choices), position=None)
         assert now.explored is not None
         said = views.message(explorer, now.line, now.choices, now.explored)
+        layer, head = self._layers_and_heads(now.number, *looks[1:])
         yield {
             state: now,
             self.text: now.explored.best.text,
@@ -152,6 +164,8 @@ class Playground:
             self.best: views.n_best(now.explored),
             self.others: gr.Radio(visible=False),
             self.sources: gr.CheckboxGroup(visible=False),
+            self.layer: layer,
+            self.head: head,
         }
 
     def _look(self, now: Situation, unit: Any, *chosen: Any) -> str:

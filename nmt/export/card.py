@@ -11,8 +11,13 @@ from nmt.run.directory import Run
 from nmt.run.files import score_files
 
 
-def card(run: Run, usage: str, *, library: str | None, license: str) -> str:
-    """The model card: model, `usage`, scores with their signatures, data and licence."""
+def card(
+    run: Run, usage: str, *, library: str | None, license: str, checkpoint: str, average: int | None
+) -> str:
+    """The model card: model, `usage`, scores with their signatures, data and licence.
+
+    checkpoint, average: the weights, as `Run.load` has them; scores of other weights are left out.
+    """
     front: dict[str, Any] = {"license": license, "pipeline_tag": "translation", "tags": ["translation"]}
     if run.languages is not None:
         front["language"] = list(dict.fromkeys(run.languages))
@@ -37,7 +42,7 @@ def card(run: Run, usage: str, *, library: str | None, license: str) -> str:
 
 ## Scores
 
-{_scores(run)}
+{_scores(run, checkpoint, average)}
 
 ## Data
 
@@ -49,14 +54,19 @@ def card(run: Run, usage: str, *, library: str | None, license: str) -> str:
 """
 
 
-def _scores(run: Run) -> str:
+def _scores(run: Run, checkpoint: str, average: int | None) -> str:
     """A table of the scores of each split, decoded by this package, not by the program that reads the export."""
     rows = []
+    if checkpoint == "best" and not (run.directory / "checkpoints" / "best.ckpt").exists():
+        checkpoint = "last"  # which is loaded for it
     for split in ("test", "val"):
         file, _ = score_files(run.directory, split)
         if not file.exists():
             continue
         scores = json.loads(file.read_text("utf-8"))
+        scored = scores.get("checkpoint", "best"), scores.get("average"), scores.get("int8", False)
+        if scored != (checkpoint, average, False):
+            continue
         beam = f", beam {scores['decoding']['beam_size']}" if "decoding" in scores else ""
         for name, found in scores.items():
             if isinstance(found, dict) and "signature" in found:
