@@ -226,6 +226,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "documents": lambda: documents("documents", "exact_match"),
     "summaries": lambda: documents("summaries", "bleu"),
     "race": race,
+    "diversification": lambda: options("diversification"),
     "race_parts": lambda: means("speedrun_parts"),
     "readme_results": readme_results,
     "readme_toolkits": readme_toolkits,

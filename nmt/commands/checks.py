@@ -143,24 +143,14 @@ def export(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError(
             f"quantization={cfg.quantization} has no effect with format={cfg.format}: leave it out"
         )
-    _check_new_folder(cfg)
+    check_folders(cfg, folders=["output"])
+    if Path(cfg.output).exists() and any(Path(cfg.output).iterdir()):
+        raise UserError(f"output={cfg.output} is not empty: give a new folder")
     if cfg.push is not None:
         from nmt.export import hub  # its client takes a while to load
 
         hub.check(cfg.push)
     check_run(cfg)
-
-
-def diversify(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for a folder that has something in it, and for runs that are not there."""
-    _check_new_folder(cfg)
-    check_run(cfg, "runs")
-
-
-def _check_new_folder(cfg: DictConfig) -> None:
-    check_folders(cfg, folders=["output"])
-    if Path(cfg.output).exists() and any(Path(cfg.output).iterdir()):
-        raise UserError(f"output={cfg.output} is not empty: give a new folder")
 
 
 def _check_inputs(*files: str | None) -> None:

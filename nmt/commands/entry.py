@@ -27,7 +27,7 @@ from nmt.commands.starting import arguments_for_training, started
 from nmt.errors import UserError, WriteError
 from nmt.settings import GROUPS, describe_groups
 
-COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark", "demo", "export", "diversify")
+COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark", "demo", "export")
 
 
 def choice_names(*groups: str) -> str:

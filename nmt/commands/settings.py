@@ -139,13 +139,6 @@ class Export(TypedDict, total=False):
     trusted: list[str]
 
 
-class Diversify(TypedDict, total=False):
-    runs: Annotated[list[PathText], Field(min_length=1)]
-    output: PathText
-    device: str
-    trusted: list[str]
-
-
 class Axes(TypedDict, total=False):
     lengths: Counts
     widths: Counts
@@ -186,7 +179,7 @@ class Benchmark(TypedDict, total=False):
 
 OF_COMMANDS: dict[str, Any] = {
     each.__name__.lower(): each
-    for each in (Train, Evaluate, Translate, Align, Compare, Benchmark, Demo, Export, Diversify)
+    for each in (Train, Evaluate, Translate, Align, Compare, Benchmark, Demo, Export)
 }
 
 

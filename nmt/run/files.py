@@ -85,8 +85,8 @@ def check_run(config: DictConfig, key: str = "run") -> None:
         if not directory.is_dir():
             raise UserError(f"{directory}: no such run directory")
         load_config(directory)
-        if config.get("average") is None:
-            _find_checkpoint(directory, config.get("checkpoint", "best"))
+        if config.average is None:
+            _find_checkpoint(directory, config.checkpoint)
 
 
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:
