@@ -15,7 +15,7 @@ from nmt.comparison.tables import aligned
 from nmt.metrics import LABELS
 
 RECORDS = Path(__file__).parent / "results"
-LEFT_OUT = ("log_dir=", "data.path=", "trainer.enable_progress_bar=")  # say nothing of the model
+LEFT_OUT = ("log_dir=", "run_dir=", "data.path=", "trainer.enable_progress_bar=")  # say nothing of the model
 MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

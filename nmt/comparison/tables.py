@@ -9,8 +9,8 @@ from nmt.comparison.figures import Row
 from nmt.metrics import LABELS
 
 NOTE = (
-    "± is half the 95 % bootstrap interval. p: how often chance alone makes such a difference from the first run, by paired"
-    " bootstrap / paired approximate randomisation, not corrected for the number of runs. TER and AER: lower is better."
+    "± is half the 95 % bootstrap interval. p: how often chance alone makes such a difference from the first"
+    " run, by paired bootstrap / paired approximate randomisation, not corrected for the number of runs. TER and AER: lower is better."
 )
 
 
