@@ -10,7 +10,8 @@ from nmt.metrics import LABELS
 
 NOTE = (
     "± is half the 95 % bootstrap interval. p: how often chance alone makes such a difference from the first"
-    " run, by paired bootstrap / paired approximate randomisation, not corrected for the number of runs. TER and AER: lower is better."
+    " run, by paired bootstrap / paired approximate randomisation, not corrected for the number"
+    " of runs. TER and AER: lower is better."
 )
 
 
