@@ -97,8 +97,7 @@ def earlier_scores() -> str:
     return aligned(lines)
 
 
-def toolkits() -> str:
-    record = load("earlier")["toolkits"]
+def toolkits(record: dict[str, Any]) -> str:
     lines = [["work", "here", "toolkit", "there", "ratio"]]
     for row in record["rows"]:
         lines.append(
@@ -220,7 +219,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "multi30k_fast": lambda: options("multi30k_fast"),
     "multi30k_lengths": lambda: lengths("multi30k_fast"),
     "earlier_scores": earlier_scores,
-    "toolkits": toolkits,
+    "toolkits": lambda: toolkits(load("earlier")["toolkits"]),
+    "toolkits_avx2": lambda: toolkits(load("toolkits_avx2")),
     "alignment": alignment,
     "reproduction": reproduction,
     "documents": lambda: documents("documents", "exact_match"),
