@@ -313,6 +313,11 @@ def test_what_cannot_be_exported_is_refused_in_one_line_and_leaves_nothing(model
     (output / "mine").touch()
     refused(run_composed("export", *command, "format=safetensors"), "is not empty: give a new folder")
     assert [each.name for each in output.iterdir()] == ["mine"]
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    refused(
+        run_composed("export", f"run={recurrent}", "output=.", "format=safetensors"), "the folder you are in"
+    )
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
     refused(run_composed("export", *command, "format=onnx"), "pip install -e '.[export]'")
 

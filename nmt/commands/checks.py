@@ -144,6 +144,8 @@ def export(cfg: DictConfig, overrides: Sequence[str]) -> None:
             f"quantization={cfg.quantization} has no effect with format={cfg.format}: leave it out"
         )
     check_folders(cfg, folders=["output"])
+    if Path(cfg.output).resolve() == Path.cwd():  # it is put in the place of an empty folder
+        raise UserError(f"output={cfg.output} is the folder you are in: give a new folder")
     if Path(cfg.output).exists() and any(Path(cfg.output).iterdir()):
         raise UserError(f"output={cfg.output} is not empty: give a new folder")
     if cfg.push is not None:
