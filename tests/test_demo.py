@@ -232,6 +232,22 @@ def test_any_line_is_shown(runs):
     assert "in parts" in views.message(explorer, "house", Choices(), long)
 
 
+def test_a_line_in_parts_has_no_weights_of_a_layer_to_show(runs):
+    explorer = Explorer(runs["transformer"], SHORT)
+    long = explorer.explore(" ".join(["house"] * 600))
+    assert "layer 1" not in views.attention(explorer, long, "words", 1, 0)
+    assert "layer 1" in views.attention(explorer, explorer.explore(LINE), "words", 1, 0)
+
+
+def test_what_a_person_is_told_in_the_browser_is_no_traceback_on_the_terminal(runs):
+    gradio = pytest.importorskip("gradio", reason="no gradio: pip install -e '.[demo]'")
+    from nmt.demo.app import Playground, Situation
+
+    with pytest.raises(gradio.Error, match="Click a word") as told:
+        Playground([Explorer(runs["gru"], SHORT)])._holding(Situation(), [], "mean")
+    assert not told.value.print_exception
+
+
 def test_runs_stand_beside_each_other_with_a_forced_target(runs, tmp_path):
     explorers = [Explorer(each, SHORT) for each in runs.values()]
     forced = explorers[0].force(LINE, "một ngôi nhà")

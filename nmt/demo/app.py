@@ -78,7 +78,7 @@ def _side_by_side(explorers: Sequence[Explorer]) -> None:
         try:
             return views.beside(explorers, line, target)
         except UserError as error:
-            raise gr.Error(str(error)) from error
+            raise gr.Error(str(error), print_exception=False) from error
 
     gr.on([button.click, line.submit, target.submit], show, [line, target], view)
 
@@ -181,7 +181,7 @@ class Playground:
         assert now.explored is not None
         position = now.explored.position(unit, event.index)
         if position is None:
-            raise gr.Error(views.PARTS)
+            raise gr.Error(views.PARTS, print_exception=False)
         others = [
             (f"{each.label}  {each.probability:.3f}", each.piece)
             for each in now.explored.alternatives[position]
@@ -205,10 +205,11 @@ class Playground:
     def _holding(self, now: Situation, words: list[int], layer: Any) -> Situation:
         """The situation with the attention of the clicked piece held: in the chosen layer, by default the top one."""
         if now.explored is None or now.position is None or not words:
-            raise gr.Error("Click a word of the translation, then tick the source words it shall attend to.")
+            advice = "Click a word of the translation, then tick the source words it shall attend to."
+            raise gr.Error(advice, print_exception=False)
         pieces = now.explored.pieces_of(words)
         if not pieces:
-            raise gr.Error("These source words have no pieces.")
+            raise gr.Error("These source words have no pieces.", print_exception=False)
         top = self.explorers[now.number].num_layers - 1
         choices = Choices(
             now.explored.ids[: now.position],

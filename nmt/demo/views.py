@@ -23,7 +23,7 @@ def framed(sentences: Sequence[Sentence | Group], explorer: Explorer) -> str:
 def attention(explorer: Explorer, explored: Explored, unit: Unit, layer: int | None, head: int | None) -> str:
     """The attention page of one translation."""
     title: str = "words" if explored.weights is None else unit
-    if explorer.num_layers * explorer.num_heads > 1:
+    if explored.weights is not None and explorer.num_layers * explorer.num_heads > 1:
         chosen = [f"{name} {each}" for name, each in (("layer", layer), ("head", head)) if each is not None]
         title = f"{title}, {', '.join(chosen) or 'mean over layers and heads'}"
     return framed([explored.sentence(unit, layer, head, title=title)], explorer)
