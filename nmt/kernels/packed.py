@@ -67,8 +67,6 @@ def padded(num_rows: int) -> int:
 
 def map_of_any_rows(weight: Tensor) -> Map:
     """As `map_of`, where each call may have another number of rows."""
-    if weight.numel() < LARGE:
-        return lambda x, bias: F.linear(x, weight, bias)
     packed = map_of(weight)
 
     def product(x: Tensor, bias: Tensor | None) -> Tensor:
@@ -91,9 +89,9 @@ def packed_weights() -> Iterator[None]:
 
 
 def pooled_map(weight: Tensor) -> Map | None:
-    """The map of a weight [O, I] inside `packed_weights`; None outside, and where gradients are asked for."""
+    """The map of a large weight [O, I] inside `packed_weights`; None for others, outside, and with gradients."""
     pool = _pool.get()
-    if pool is None or torch.is_grad_enabled():
+    if pool is None or torch.is_grad_enabled() or weight.numel() < LARGE:
         return None
     key = same(weight)
     if key not in pool:
