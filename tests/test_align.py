@@ -419,6 +419,14 @@ def test_members_read_text_alike(gru, tmp_path):
         Run.load_ensemble([gru, other])
 
 
+def test_translations_without_weights_are_the_same_texts(gru):
+    run, lines = Run.load(gru), [*SOURCES, ""]
+    with_weights, without = (run.translate(lines, need_weights=wanted) for wanted in (True, False))
+    assert [each.text for each in without] == [each.text for each in with_weights]
+    assert all(each.weights is None for each in without)
+    assert all(each.weights is not None for each in with_weights)
+
+
 def test_translations_begin_with_their_prefixes(gru):
     found = Run.load(gru).translate(SOURCES, prefixes=TARGETS)
     for target, translation in zip(TARGETS, found, strict=True):

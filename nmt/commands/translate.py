@@ -38,7 +38,7 @@ def translate(cfg: DictConfig) -> None:
         lines = decoded(sys.stdin.buffer, "standard input")
     else:
         lines = read_lines(Path(cfg.input))
-    translated = _translate_all(cfg, run, decoding, lines)
+    translated = _translate_all(cfg, run, decoding, lines, need_weights=wants_weights)
     if cfg.output is None and not wants_weights:
         for number, each in enumerate(translated, 1):  # each as soon as it is ready
             print("\n".join(output_lines(number, each, cfg.num_best)), flush=True)
@@ -110,7 +110,7 @@ def output_lines(number: int, translation: Translation, num_best: int) -> list[s
 
 
 def _translate_all(
-    cfg: DictConfig, run: Run, decoding: DecodingSettings, lines: Iterator[str]
+    cfg: DictConfig, run: Run, decoding: DecodingSettings, lines: Iterator[str], *, need_weights: bool
 ) -> Iterator[Translation]:
     """Translate in blocks, so that output starts before all input is read; line by line at a terminal."""
     block = 1 if cfg.input is None and sys.stdin.isatty() else cfg.block_size
@@ -124,7 +124,8 @@ def _translate_all(
     done = 0
     while chunk := list(islice(lines, min(block, sys.maxsize))):
         begun = None if prefixes is None else prefixes[done : done + len(chunk)]
-        yield from run.translate(chunk, decoding, num_best=cfg.num_best, prefixes=begun, first_line=done + 1)
+        how: dict[str, Any] = {"num_best": cfg.num_best, "prefixes": begun, "need_weights": need_weights}
+        yield from run.translate(chunk, decoding, first_line=done + 1, **how)
         done += len(chunk)
 
 

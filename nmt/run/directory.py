@@ -128,7 +128,7 @@ class Run(TranslatingModel, AligningModel):
         """
         check_case(scorers or {}, lowercase=self.tokenizer.lowercase)
         sources, references = list(dataset["src"]), list(dataset["tgt"])
-        translations = self.translate(sources, decoding, show_progress=show_progress)
+        translations = self.translate(sources, decoding, need_weights=False, show_progress=show_progress)
         hypotheses = [each.text for each in translations]
         scores: dict[str, Any] = (
             metrics.score(

@@ -37,6 +37,7 @@ class TranslatingModel(Model):
         prefixes: Sequence[str] | None = None,
         max_tokens: int = 4096,
         first_line: int = 1,
+        need_weights: bool = True,
         show_progress: bool = False,
     ) -> list[Translation]:
         """Translate each line, in order: one Translation a line, an empty one for an empty line.
@@ -44,8 +45,9 @@ class TranslatingModel(Model):
         With `num_best` above 1, `.others` holds the other hypotheses, best first (or in the order drawn). Each
         translation begins with its line of `prefixes`. A line of more than `MOST_PIECES` pieces is cut at words into
         parts, which are translated by themselves and joined (of a document, which may be longer, sentences are left
-        out); a warning counts lines from `first_line`. A line that is empty or was cut has no others. Raises UserError
-        for settings that do not fit the model.
+        out); a warning counts lines from `first_line`. A line that is empty or was cut has no others. Without
+        `need_weights` translations have no attention, and come sooner. Raises UserError for settings that do not fit
+        the model.
         """
         lines = list(lines)
         numbers = range(first_line, first_line + len(lines))
@@ -74,6 +76,7 @@ class TranslatingModel(Model):
                 decoding,
                 num_best=num_best,
                 max_tokens=max_tokens,
+                need_weights=need_weights and self.translator.has_attention,
                 show_progress=show_progress,
             )
         )
@@ -98,11 +101,12 @@ class TranslatingModel(Model):
         *,
         num_best: int,
         max_tokens: int,
+        need_weights: bool,
         show_progress: bool,
     ) -> list[Translation]:
         """Translations of texts that are short enough; an error names the line of a text by its number."""
         lengths = {row: len(own) for row, own in enumerate(ids) if not _is_empty(texts[row], own)}
-        results = [self._empty(text) for text in texts]
+        results = [_empty(text, need_weights) for text in texts]
         with tqdm(total=len(texts), desc="translate", unit="lines", disable=not show_progress) as bar:
             for rows in batches_by_length(lengths, max_tokens):
                 try:
@@ -112,7 +116,7 @@ class TranslatingModel(Model):
                         decoding,
                         num_best=num_best,
                         prefixes=None if begun is None else self.pad([begun[row] for row in rows]),
-                        need_weights=self.translator.has_attention,
+                        need_weights=need_weights,
                     )
                 except PrefixError as error:
                     raise UserError(
@@ -125,12 +129,6 @@ class TranslatingModel(Model):
                     results[row] = replace(best, others=tuple(others))
                 bar.update(len(rows))
         return results
-
-    def _empty(self, text: str) -> Translation:
-        """The translation of a text without words."""
-        words = text.split()
-        weights = np.zeros((0, len(words))) if self.translator.has_attention else None
-        return Translation(text, "", source_words=words, weights=weights)
 
     @property
     def most_pieces(self) -> int:
@@ -195,6 +193,14 @@ def _check_prefixes(
             raise UserError(
                 f"line {number} is empty, and so is its translation, which cannot begin with {prefix!r}"
             )
+
+
+def _empty(text: str, need_weights: bool) -> Translation:
+    """The translation of a text without words."""
+    words = text.split()
+    return Translation(
+        text, "", source_words=words, weights=np.zeros((0, len(words))) if need_weights else None
+    )
 
 
 def _is_empty(line: str, ids: Sequence[int]) -> bool:
