@@ -47,7 +47,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(settings.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(self.inner(x).relu_()))
+        return self.outer(self.dropout(self.inner(x).relu()))
 
 
 class EncoderLayer(nn.Module):
