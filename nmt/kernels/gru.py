@@ -38,35 +38,23 @@ def gru_sequence(a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Ten
     return _Sequence.apply(widened(a), widened(hidden), weight, bias, product_type(weight))
 
 
-def _gates(a: Tensor, b: Tensor, rz: Tensor, n: Tensor) -> None:
-    """Write the gates r, z [N, 2H] and the candidate n [N, H]."""
-    size = n.size(-1)
-    torch.add(a[:, : 2 * size], b[:, : 2 * size], out=rz).sigmoid_()
-    torch.addcmul(a[:, 2 * size :], rz[:, :size], b[:, 2 * size :], out=n).tanh_()
-
-
-def _grad_gates(
-    grad: Tensor, hidden: Tensor, rz: Tensor, n: Tensor, b_n: Tensor, grad_a: Tensor, grad_b: Tensor
-) -> Tensor:
-    """Write the gradients of a and b [N, 3H] from that of h' [N, H]; returns its direct part of h's [N, H]."""
-    size = n.size(-1)
-    r, z = rz.split(size, dim=-1)
-    through_z = grad * z  # dh', times z
-    grad_n = (grad - through_z).mul_(1 - n * n)  # before the tanh
-    torch.mul(torch.mul(hidden - n, through_z), 1 - z, out=grad_a[:, size : 2 * size])
-    torch.mul(torch.mul(grad_n, b_n), r - r * r, out=grad_a[:, :size])
-    grad_a[:, 2 * size :] = grad_n
-    grad_b[:, : 2 * size] = grad_a[:, : 2 * size]
-    torch.mul(grad_n, r, out=grad_b[:, 2 * size :])
-    return through_z
+def _slopes(hidden: Tensor, rz: Tensor, n: Tensor, b_n: Tensor) -> tuple[Tensor, Tensor]:
+    """What dh' is multiplied by to give the gradients of a_n [..., H], and of b's three parts [..., 3, H]."""
+    r, z = rz.chunk(2, dim=-1)
+    of_a_n = (1 - z) * (1 - n * n)
+    of_b = n.new_empty(*n.shape[:-1], 3, n.size(-1))
+    torch.mul(of_a_n, r, out=of_b[..., 2, :])
+    torch.mul(of_b[..., 2, :] * b_n, 1 - r, out=of_b[..., 0, :])
+    torch.mul(hidden - n, z - z * z, out=of_b[..., 1, :])
+    return of_a_n, of_b
 
 
 class _Cell(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
         size = hidden.size(-1)
-        rz, n = hidden.new_empty(len(hidden), 2 * size), hidden.new_empty(len(hidden), size)
-        _gates(a, b, rz, n)
+        rz = torch.add(a[:, : 2 * size], b[:, : 2 * size]).sigmoid_()
+        n = torch.addcmul(a[:, 2 * size :], rz[:, :size], b[:, 2 * size :]).tanh_()
         ctx.save_for_backward(rz, n, b[:, 2 * size :], hidden)
         return torch.lerp(n, hidden, rz[:, size:])
 
@@ -74,9 +62,14 @@ class _Cell(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rz, n, b_n, hidden = ctx.saved_tensors
-        grad_a, grad_b = (grad.new_empty(len(n), 3 * n.size(-1)) for _ in range(2))
-        grad_hidden = _grad_gates(grad, hidden, rz, n, b_n, grad_a, grad_b)
-        return grad_a, grad_b, grad_hidden
+        of_a_n, of_b = _slopes(hidden, rz, n, b_n)
+        grad_b = (grad.unsqueeze(1) * of_b).flatten(1)
+        size = n.size(-1)
+        grad_a = torch.cat((grad_b[:, : 2 * size], grad * of_a_n), dim=1)
+        return grad_a, grad_b, grad * rz[:, size:]
+
+
+_ROWS = 512  # of all steps whose slopes are computed at once: few calls for few rows, and within the cache for many
 
 
 class _Sequence(torch.autograd.Function):
@@ -91,11 +84,16 @@ class _Sequence(torch.autograd.Function):
         b_n = a.new_empty(steps, rows, size)
         states[0] = hidden
         recur, bias = map_of(weight, dtype), bias.to(dtype)
-        for t in range(steps):
-            b = recur(states[t], bias)
-            _gates(a[:, t], b, rz[t], n[t])
-            torch.lerp(n[t], states[t], rz[t][:, size:], out=states[t + 1])
-            b_n[t] = b[:, 2 * size :]
+        a_rz, a_n = a.transpose(0, 1).split((2 * size, size), dim=-1)
+        r, z = rz.split(size, dim=-1)
+        # All views of all steps at once: with few rows, making them one by one would take longer than the rest.
+        views = (each.unbind() for each in (a_rz, a_n, rz, r, z, n, b_n, states[:-1], states[1:]))
+        for a_rz_t, a_n_t, rz_t, r_t, z_t, n_t, b_n_t, state, new_state in zip(*views, strict=True):
+            b_rz_t, own_b_n = recur(state, bias).split((2 * size, size), dim=-1)
+            torch.add(a_rz_t, b_rz_t, out=rz_t).sigmoid_()
+            torch.addcmul(a_n_t, r_t, own_b_n, out=n_t).tanh_()
+            torch.lerp(n_t, state, z_t, out=new_state)
+            b_n_t.copy_(own_b_n)
         ctx.save_for_backward(states, rz, n, b_n, weight)
         ctx.dtype = dtype
         return states[1:].transpose(0, 1)
@@ -105,13 +103,21 @@ class _Sequence(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         states, rz, n, b_n, weight = ctx.saved_tensors
         steps, rows, size = n.shape
-        grad_a, grad_b = grad.new_empty(steps, rows, 3 * size), grad.new_empty(steps, rows, 3 * size)
+        grad_a, grad_b = grad.new_empty(steps, rows, 3 * size), grad.new_empty(steps, rows, 3, size)
         grad_hidden = grad.new_zeros(rows, size)
         back = map_of(weight.t(), ctx.dtype)
-        for t in reversed(range(steps)):
-            grad_hidden = grad_hidden.add_(grad[:, t])
-            direct = _grad_gates(grad_hidden, states[t], rz[t], n[t], b_n[t], grad_a[t], grad_b[t])
-            grad_hidden = direct.add_(back(grad_b[t], None))
+        at_once = max(1, _ROWS // rows)
+        for end in range(steps, 0, -at_once):
+            part = slice(max(0, end - at_once), end)
+            of_a_n, of_b = _slopes(states[part], rz[part], n[part], b_n[part])
+            own = (grad.transpose(0, 1), rz[..., size:], grad_a[..., 2 * size :], grad_b)
+            views = (each.unbind() for each in (*(each[part] for each in own), of_a_n, of_b))
+            for grad_t, z_t, grad_a_n, grad_b_t, of_a_n_t, of_b_t in reversed(list(zip(*views, strict=True))):
+                grad_hidden = grad_hidden + grad_t
+                torch.mul(grad_hidden, of_a_n_t, out=grad_a_n)
+                torch.mul(grad_hidden.unsqueeze(1), of_b_t, out=grad_b_t)
+                grad_hidden = torch.addcmul(back(grad_b_t.flatten(1), None), grad_hidden, z_t)
         flat = grad_b.view(-1, 3 * size)
+        grad_a.view(-1, 3 * size)[:, : 2 * size] = flat[:, : 2 * size]
         grad_weight = flat.t().to(ctx.dtype) @ states[:-1].reshape(-1, size).to(ctx.dtype)
         return grad_a.transpose(0, 1), grad_hidden, grad_weight.to(weight.dtype), flat.sum(dim=0), None
