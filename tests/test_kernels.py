@@ -142,8 +142,10 @@ def test_the_cell_equals_its_equations():
     )
 
 
+@pytest.mark.parametrize("at_once", [8, 512])
 @pytest.mark.parametrize("steps", [1, 2, 7])
-def test_a_layer_equals_that_of_torch(steps):
+def test_a_layer_equals_that_of_torch(steps, at_once, monkeypatch):
+    monkeypatch.setattr("nmt.kernels.gru._ROWS", at_once)  # of 4 sentences, the slopes of two steps or of all
     layer = GRULayer(input_size=3, hidden_size=5)
     inputs = torch.randn(4, steps, 3, requires_grad=True)
     hidden = torch.randn(4, 5, requires_grad=True)

@@ -20,8 +20,9 @@ needs_onednn = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _seed():
+def _seed(monkeypatch):
     torch.manual_seed(0)
+    monkeypatch.setattr(packed, "LARGE", 0)  # the weights below are small
 
 
 def close(ours, theirs):
@@ -58,19 +59,22 @@ def test_float32_is_laid_out_and_nothing_else_is(monkeypatch):
     monkeypatch.setattr("nmt.kernels.packed.F.linear", lambda *arguments: plain.append(arguments))
     map_of(torch.randn(4, 3))(torch.randn(2, 3), None)
     assert not plain
+    monkeypatch.setattr(packed, "LARGE", 13)
+    map_of(torch.randn(4, 3))(torch.randn(2, 3), None)
+    monkeypatch.setattr(packed, "LARGE", 12)
     map_of(torch.randn(4, 3).double())(torch.randn(2, 3).double(), None)
     with kernels.using("plain"):
         map_of(torch.randn(4, 3))(torch.randn(2, 3), None)
     monkeypatch.setattr("nmt.kernels.packed._available", lambda dtype: False)
     map_of(torch.randn(4, 3))(torch.randn(2, 3), None)
-    assert len(plain) == 3
+    assert len(plain) == 4
 
 
 def test_a_block_lays_a_weight_out_once_also_where_it_is_part_of_another(monkeypatch):
     weight = torch.nn.Parameter(torch.randn(6, 4))
-    with torch.no_grad(), kernels.packed_weights():
+    with torch.no_grad(), kernels.packed_weights(), monkeypatch.context() as usual:
+        usual.setattr(packed, "LARGE", 25)
         assert pooled_map(weight) is None  # it is small
-    monkeypatch.setattr(packed, "LARGE", 0)
     assert pooled_map(weight) is None
     with torch.no_grad(), kernels.packed_weights():
         assert pooled_map(weight) is pooled_map(weight)
@@ -83,8 +87,7 @@ def test_a_block_lays_a_weight_out_once_also_where_it_is_part_of_another(monkeyp
 
 @pytest.fixture
 def laid_out(monkeypatch):
-    """The types of the weights that have been laid out, which those of a small model are too."""
-    monkeypatch.setattr(packed, "LARGE", 0)
+    """The types of the weights that have been laid out."""
     found = []
     available = packed._available
 

@@ -3,8 +3,8 @@
 A product `x W^T` copies W into that order, piece by piece, before it multiplies. With thousands of rows this costs
 nothing; with the few rows of a recurrence's or a search's step it is a third of the time and more.
 
-oneDNN plans a product anew for each number of rows, which takes longer than a small product, and the beams of a search
-come in every size. So a search packs large weights alone, and rounds its rows up to few sizes.
+oneDNN takes longer than a small product to begin one, and plans anew for each number of rows. So large weights alone
+are packed, and a search, whose beams come in every size, rounds its rows up to few sizes.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -21,7 +21,7 @@ from nmt.kernels.choice import fast, product_type
 # x [..., I] and a bias [O] or None to `x W^T + b` [..., O].
 Map = Callable[[Tensor, Tensor | None], Tensor]
 
-LARGE = 2**18  # numbers in a weight: below this, planning costs a search more than packing saves
+LARGE = 2**17  # numbers in a weight: below this, packing costs more than it saves
 
 # The weights met so far in the block: by what they are, the weight itself (kept, so that no other takes its place)
 # and its map.
@@ -30,13 +30,14 @@ _pool: ContextVar[_Pool | None] = ContextVar("packed", default=None)
 
 
 def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
-    """The map `x W^T + b` of a weight W [O, I], copied into the processor's order where torch can; without gradient.
+    """The map `x W^T + b` of a weight W [O, I], copied into the processor's order where it is large and torch can;
+    without gradient.
 
     Elsewhere (on another device, in another type than float32 and, on some CPUs, bfloat16, or without oneDNN) it is
     `F.linear`. It computes in `dtype`; None is autocast's, or the weight's own type.
     """
     dtype = product_type(weight) if dtype is None else dtype
-    packs = weight.is_cpu and fast(weight) and _available(dtype)
+    packs = weight.is_cpu and weight.numel() >= LARGE and fast(weight) and _available(dtype)
     weight = weight.detach().to(dtype)
     if not packs:
         return lambda x, bias: F.linear(x.to(dtype), weight, _maybe(bias, dtype))
