@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from nmt.benchmark.growth import exponents
+from nmt.benchmark.tables import AXES, COSTS, COSTS_OF_CORPORA
 from nmt.comparison.tables import aligned
 from nmt.metrics import LABELS
 
@@ -178,6 +180,28 @@ def means(name: str) -> str:
     return f"{aligned(lines)}\n\n{origin(runs)}"
 
 
+def growth(axis: str) -> str:
+    """What training costs at each value of an axis; pieces/s beside those of an earlier commit, where there are any."""
+    record = load("growth")
+    before = {each["value"]: each for each in load("growth_before")["growth"].get(axis, [])}
+    points = record["growth"][axis]
+    slopes = exponents([(each["value"], 1 / each["per_second"]["median"]) for each in points])
+    costs = COSTS_OF_CORPORA if axis == "corpora" else COSTS
+    lines = [[AXES[axis], *(["before"] if before else []), *costs, "exponent"]]
+    for each, slope in zip(points, ["–", *(f"{slope:+.2f}" for slope in slopes)], strict=True):
+        value = each["value"]
+        earlier = [f"{before[value]['per_second']['median']:,.0f}"] if before else []
+        start = [f"{each['start_seconds']:.0f}"] if axis == "corpora" else []
+        cost = [f"{each['per_second']['median']:,.0f}", f"{each['memory_bytes'] / 2**20:,.0f}", *start]
+        lines.append([f"{value:,}", *earlier, *cost, slope])
+    return aligned(lines)
+
+
+def growth_origin() -> str:
+    record, before = load("growth"), load("growth_before")
+    return f"`{record['command']}`. {origin([record])} Before: commit `{before['commit']}`, on the same machine."
+
+
 def readme_results() -> str:
     """Ten rows at most: the default run, attention against the bottleneck, real text."""
     [default] = load("default")["seeds"]
@@ -228,6 +252,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "race": race,
     "diversification": lambda: options("diversification"),
     "race_parts": lambda: means("speedrun_parts"),
+    "growth_lengths": lambda: growth("lengths"),
+    "growth_widths": lambda: growth("widths"),
+    "growth_vocabularies": lambda: growth("vocabularies"),
+    "growth_corpora": lambda: growth("corpora"),
+    "growth_origin": growth_origin,
     "readme_results": readme_results,
     "readme_toolkits": readme_toolkits,
 }
