@@ -182,7 +182,7 @@ def means(name: str) -> str:
 
 def growth(axis: str) -> str:
     """What training costs at each value of an axis; pieces/s beside those of an earlier commit, where there are any."""
-    record = load("growth")
+    record = load("growth_corpora" if axis == "corpora" else "growth")
     before = {each["value"]: each for each in load("growth_before")["growth"].get(axis, [])}
     points = record["growth"][axis]
     slopes = exponents([(each["value"], 1 / each["per_second"]["median"]) for each in points])
@@ -199,7 +199,9 @@ def growth(axis: str) -> str:
 
 def growth_origin() -> str:
     record, before = load("growth"), load("growth_before")
-    return f"`{record['command']}`. {origin([record])} Before: commit `{before['commit']}`, on the same machine."
+    return (
+        f"`{record['command']}`. {origin([record])} Before: commit `{before['commit']}`, on the same machine."
+    )
 
 
 def readme_results() -> str:

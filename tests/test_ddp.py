@@ -71,6 +71,7 @@ def in_processes(function: Callable[[], None], log: Path, number: int = 2) -> li
     port = free_port()
 
     def task(rank: int) -> None:
+        torch.set_num_threads(1)  # as in test_resume.py
         if number > 1:
             os.environ.update(
                 {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(number), "GROUP_RANK": "0"},

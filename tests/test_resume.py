@@ -97,6 +97,8 @@ def in_child(function: Callable[[], None], log: Path) -> int:
     """Exit status of `function` in a process of its own; minus the signal's number where one killed it."""
 
     def task() -> None:
+        # A library that an earlier test loaded may have given OpenMP more threads, which do not live on in a fork.
+        torch.set_num_threads(1)
         file = log.open("a", buffering=1)
         sys.stdout = sys.stderr = file
         logging.basicConfig(level=logging.INFO, stream=file, force=True)
