@@ -13,6 +13,7 @@ from typing import Any
 
 import records
 from nmt import Run, plotting
+from nmt.benchmark import growth_curves
 
 PICTURES = Path(__file__).parent / "pictures"
 SENTENCE = "she will clean our big chair when that boy feeds the cow ."
@@ -42,6 +43,8 @@ def main(run_dir: Path, documents: Path) -> None:
     names = [run["run"] for run in record["runs"]]
     figure = plotting.bleu_by_length(lengths["buckets"], dict(zip(names, lengths["scores"], strict=True)))
     plotting.to_png(figure, PICTURES / "multi30k_lengths.png")
+    axes = records.load("growth")["growth"] | records.load("growth_corpora")["growth"]
+    plotting.to_png(plotting.growth(growth_curves(axes)), PICTURES / "growth.png")
     for file in PICTURES.iterdir():
         if file.stat().st_size > MOST_BYTES:
             sys.exit(f"{file} has {file.stat().st_size:,} bytes, more than {MOST_BYTES:,}")

@@ -198,9 +198,10 @@ def growth(axis: str) -> str:
 
 
 def growth_origin() -> str:
-    record, before = load("growth"), load("growth_before")
+    record, corpora, before = load("growth"), load("growth_corpora"), load("growth_before")
     return (
-        f"`{record['command']}`. {origin([record])} Before: commit `{before['commit']}`, on the same machine."
+        f"`{record['command']}`; `{corpora['command']}`. {origin([record, corpora])} "
+        f"{corpora['note']} Before: commit `{before['commit']}`, on the same machine."
     )
 
 
@@ -242,6 +243,7 @@ def readme_toolkits() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "mechanisms": mechanisms,
     "default": lambda: seeds("default"),
+    "muon_builtin": lambda: seeds("muon_builtin"),
     "multi30k_fast": lambda: options("multi30k_fast"),
     "multi30k_lengths": lambda: lengths("multi30k_fast"),
     "earlier_scores": earlier_scores,

@@ -47,6 +47,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(settings.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
+        # not in place: a linear layer's output is a view, of which autograd would then copy the gradient
         return self.outer(self.dropout(self.inner(x).relu()))
 
 
