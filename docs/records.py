@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.benchmark.growth import exponents
-from nmt.benchmark.tables import AXES, COSTS, COSTS_OF_CORPORA
+from nmt.benchmark import growth_rows
 from nmt.comparison.tables import aligned
 from nmt.metrics import LABELS
 
@@ -182,18 +181,11 @@ def means(name: str) -> str:
 
 def growth(axis: str) -> str:
     """What training costs at each value of an axis; pieces/s beside those of an earlier commit, where there are any."""
-    record = load("growth_corpora" if axis == "corpora" else "growth")
-    before = {each["value"]: each for each in load("growth_before")["growth"].get(axis, [])}
-    points = record["growth"][axis]
-    slopes = exponents([(each["value"], 1 / each["per_second"]["median"]) for each in points])
-    costs = COSTS_OF_CORPORA if axis == "corpora" else COSTS
-    lines = [[AXES[axis], *(["before"] if before else []), *costs, "exponent"]]
-    for each, slope in zip(points, ["–", *(f"{slope:+.2f}" for slope in slopes)], strict=True):
-        value = each["value"]
-        earlier = [f"{before[value]['per_second']['median']:,.0f}"] if before else []
-        start = [f"{each['start_seconds']:.0f}"] if axis == "corpora" else []
-        cost = [f"{each['per_second']['median']:,.0f}", f"{each['memory_bytes'] / 2**20:,.0f}", *start]
-        lines.append([f"{value:,}", *earlier, *cost, slope])
+    points = load("growth_corpora" if axis == "corpora" else "growth")["growth"][axis]
+    lines = growth_rows(axis, points)
+    if earlier := load("growth_before")["growth"].get(axis):
+        before = ["before", *(f"{each['per_second']['median']:,.0f}" for each in earlier)]
+        lines = [[row[0], cell, *row[1:]] for row, cell in zip(lines, before, strict=True)]
     return aligned(lines)
 
 

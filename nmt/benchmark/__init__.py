@@ -22,6 +22,7 @@ from nmt.benchmark.tables import (
     corpora_table,
     extreme_ratio,
     growth_curves,
+    growth_rows,
     growth_tables,
     paired_ratio,
     report,

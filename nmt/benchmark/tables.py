@@ -110,15 +110,21 @@ def growth_tables(result: Mapping[str, Any]) -> str:
     """A table per axis: the costs at each value, and the exponent of the seconds per item from the previous value."""
     sections = [_machine(result)]
     for axis, points in result["growth"].items():
-        slopes = exponents([(each["value"], 1 / each["per_second"]["median"]) for each in points])
-        rows = []
-        for each, slope in zip(points, ["", *(f"{slope:+.2f}" for slope in slopes)], strict=True):
-            start = [f"{each['start_seconds']:.1f}"] if axis == "corpora" else []
-            memory = _mib(each["memory_bytes"]).removesuffix(" MiB")
-            rows.append([f"{each['value']:,}", _figure("", each["per_second"]), memory, *start, slope])
-        costs = COSTS_OF_CORPORA if axis == "corpora" else COSTS
-        sections.append(_table([AXES[axis], *costs, "exponent of seconds"], rows))
+        header, *rows = growth_rows(axis, points)
+        sections.append(_table(header, rows))
     return "\n\n".join(sections)
+
+
+def growth_rows(axis: str, points: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The header and the rows of the table of an axis."""
+    slopes = exponents([(each["value"], 1 / each["per_second"]["median"]) for each in points])
+    costs = COSTS_OF_CORPORA if axis == "corpora" else COSTS
+    rows = [[AXES[axis], *costs, "exponent of seconds"]]
+    for each, slope in zip(points, ["", *(f"{slope:+.2f}" for slope in slopes)], strict=True):
+        start = [f"{each['start_seconds']:.1f}"] if axis == "corpora" else []
+        memory = _mib(each["memory_bytes"]).removesuffix(" MiB")
+        rows.append([f"{each['value']:,}", _figure("", each["per_second"]), memory, *start, slope])
+    return rows
 
 
 def growth_curves(

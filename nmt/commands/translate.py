@@ -124,8 +124,14 @@ def _translate_all(
     done = 0
     while chunk := list(islice(lines, min(block, sys.maxsize))):
         begun = None if prefixes is None else prefixes[done : done + len(chunk)]
-        how: dict[str, Any] = {"num_best": cfg.num_best, "prefixes": begun, "need_weights": need_weights}
-        yield from run.translate(chunk, decoding, first_line=done + 1, **how)
+        yield from run.translate(
+            chunk,
+            decoding,
+            num_best=cfg.num_best,
+            prefixes=begun,
+            first_line=done + 1,
+            need_weights=need_weights,
+        )
         done += len(chunk)
 
 

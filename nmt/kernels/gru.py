@@ -14,6 +14,8 @@ from torch.autograd.function import once_differentiable
 from nmt.kernels.choice import product_type, widened
 from nmt.kernels.packed import map_of
 
+_ROWS = 512  # of all steps whose slopes are computed at once: few calls for few rows, and within the cache for many
+
 
 def plain_gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
     """The equations above as they stand: a, b [N, 3H], hidden [N, H]. Returns h' [N, H]."""
@@ -69,9 +71,6 @@ class _Cell(torch.autograd.Function):
         return grad_a, grad_b, grad * rz[:, size:]
 
 
-_ROWS = 512  # of all steps whose slopes are computed at once: few calls for few rows, and within the cache for many
-
-
 class _Sequence(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -106,15 +105,16 @@ class _Sequence(torch.autograd.Function):
         grad_a, grad_b = grad.new_empty(steps, rows, 3 * size), grad.new_empty(steps, rows, 3, size)
         grad_hidden = grad.new_zeros(rows, size)
         back = map_of(weight.t(), ctx.dtype)
+        grads, z, grad_a_n = grad.transpose(0, 1), rz[..., size:], grad_a[..., 2 * size :]
         at_once = max(1, _ROWS // rows)
         for end in range(steps, 0, -at_once):
             part = slice(max(0, end - at_once), end)
             of_a_n, of_b = _slopes(states[part], rz[part], n[part], b_n[part])
-            own = (grad.transpose(0, 1), rz[..., size:], grad_a[..., 2 * size :], grad_b)
-            views = (each.unbind() for each in (*(each[part] for each in own), of_a_n, of_b))
-            for grad_t, z_t, grad_a_n, grad_b_t, of_a_n_t, of_b_t in reversed(list(zip(*views, strict=True))):
+            parts = (grads[part], z[part], grad_a_n[part], grad_b[part], of_a_n, of_b)
+            views = list(zip(*(each.unbind() for each in parts), strict=True))
+            for grad_t, z_t, grad_a_n_t, grad_b_t, of_a_n_t, of_b_t in reversed(views):
                 grad_hidden = grad_hidden + grad_t
-                torch.mul(grad_hidden, of_a_n_t, out=grad_a_n)
+                torch.mul(grad_hidden, of_a_n_t, out=grad_a_n_t)
                 torch.mul(grad_hidden.unsqueeze(1), of_b_t, out=grad_b_t)
                 grad_hidden = torch.addcmul(back(grad_b_t.flatten(1), None), grad_hidden, z_t)
         flat = grad_b.view(-1, 3 * size)
