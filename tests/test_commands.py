@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from nmt import alignment, plotting
 from nmt.commands.entry import COMMANDS
 from nmt.data.lines import decoded
 from nmt.decoding import DecodingSettings
+from nmt.run import provenance
 from nmt.run.directory import Run
 from nmt.run.files import checkpoint_file
 from nmt.run.provenance import commit
@@ -194,6 +196,20 @@ def test_what_is_said_at_the_end_is_what_was_logged_and_written(run_dir, workspa
     assert scores["training"]["command"].startswith("python scripts/train.py ")
     assert scores["training"]["machine"]["torch"] == torch.__version__
     assert scores["training"]["commit"] == commit()
+
+
+def test_a_run_records_the_commit_that_it_was_started_at(workspace, monkeypatch):
+    directory = workspace / "moved"
+    after_training = directory / "checkpoints" / "last.ckpt"
+    monkeypatch.setattr(
+        provenance.subprocess,
+        "run",
+        lambda *_, **__: SimpleNamespace(stdout="later\n" if after_training.exists() else "started\n"),
+    )
+    given = [*TINY, f"data.cache_dir={workspace / 'cache'}", "trainer.max_epochs=1", "decoding=greedy"]
+    ended = run("train", *given, "callbacks.alignments.num_sentences=0", f"run_dir={directory}")
+    assert ended.status == 0, ended.err
+    assert json.loads((directory / "metrics.json").read_text("utf-8"))["training"]["commit"] == "started"
 
 
 def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(run_dir, workspace):

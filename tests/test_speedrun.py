@@ -66,16 +66,19 @@ def test_the_plain_loop_learns_by_heart():
     assert found[-1][1] > 50
 
 
-def test_validations_are_timed_as_they_are_printed_and_a_failure_is_one_line():
+def test_validations_are_timed_as_they_are_printed_and_a_failure_is_one_line(capsys):
     program = "import sys, time; print('{\"step\": 3, \"bleu\": 1.5}', flush=True); time.sleep(0.3); print('other'); "
     program += 'print(\'{"step": 6, "bleu": 2.5}\')'
-    first, second = validations([sys.executable, "-c", program])
+    first, second = validations([sys.executable, "-c", program], "it")
     assert (first.step, first.bleu, second.step, second.bleu) == (3, 1.5, 6, 2.5)
     assert second.seconds - first.seconds >= 0.25
+    assert capsys.readouterr().err == "".join(
+        f"it: {each.bleu:.2f} BLEU after {each.seconds:.0f} s\n" for each in (first, second)
+    )
     with pytest.raises(UserError, match=r"^speedrun: the run ended before its first validation"):
-        validations([sys.executable, "-c", ""])
+        validations([sys.executable, "-c", ""], "it")
     with pytest.raises(UserError, match=r"^speedrun: out of luck$"):
-        validations([sys.executable, "-c", "import sys; sys.exit('one line\\nout of luck')"])
+        validations([sys.executable, "-c", "import sys; sys.exit('one line\\nout of luck')"], "it")
 
 
 def test_the_target_is_reached_at_the_first_validation_that_has_it():
@@ -86,7 +89,7 @@ def test_the_target_is_reached_at_the_first_validation_that_has_it():
 def test_rounds_take_turns_with_their_seeds_and_the_curves_are_kept(tmp_path, capsys, monkeypatch):
     asked = []
 
-    def validated(words):
+    def validated(words, name):
         asked.append(words)
         seed = 1 + sum("train" in each for each in asked) // 2
         return [Validation(10.0 * len(asked), 5, 20.0), Validation(11.0 * len(asked), 9, 35.0 + seed)]

@@ -60,9 +60,10 @@ def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         (Path(directory) / "texts.json").write_text(json.dumps(texts), "utf-8")
         for seed in tqdm(range(1, cfg.repeats + 1), unit="round", disable=None, leave=False):
             folders = [f"log_dir={directory}/logs", f"data.cache_dir={directory}/cache_{seed}"]
-            curves["here"].append(validations([*TRAIN, *settings, f"seed={seed}", *folders, *TOLD]))
+            here = [*TRAIN, *settings, f"seed={seed}", *folders, *TOLD]
             loop = [sys.executable, str(plain.__file__), f"{directory}/texts.json", str(seed)]
-            curves["plain loop"].append(validations(loop))
+            for name, command in (("here", here), ("plain loop", loop)):
+                curves[name].append(validations(command, f"{name}, seed {seed}"))
     result = {
         **provenance("benchmark", overrides, pick_device("auto")),
         "target": cfg.target,
@@ -90,21 +91,26 @@ def draw(curves: Mapping[str, Sequence[Sequence[Validation]]], target: float) ->
     return figure
 
 
-def validations(command: Sequence[str]) -> list[Validation]:
-    """Run a process that prints each validation as a line of JSON. Raises UserError if it fails or prints none."""
-    started = time.perf_counter()
+def validations(command: Sequence[str], name: str) -> list[Validation]:
+    """Run a process that prints each validation as a line of JSON, and say each on standard error.
+
+    Raises UserError if it fails or prints none.
+    """
+    started, found = time.perf_counter(), []
     with (
-        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as process,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
-        found = [
-            Validation(time.perf_counter() - started, **json.loads(line))
-            for line in process.stdout or ()
-            if line.startswith('{"step"')
-        ]
+        for line in process.stdout or ():
+            if line.startswith('{"step"'):
+                found.append(Validation(time.perf_counter() - started, **json.loads(line)))
+                said = f"{name}: {found[-1].bleu:.2f} BLEU after {found[-1].seconds:.0f} s"
+                tqdm.write(said, file=sys.stderr)
         if process.wait():
-            said.seek(0)
-            raise UserError(f"speedrun: {(said.read().strip() or str(process.returncode)).splitlines()[-1]}")
+            errors.seek(0)
+            raise UserError(
+                f"speedrun: {(errors.read().strip() or str(process.returncode)).splitlines()[-1]}"
+            )
     if not found:
         raise UserError(
             "speedrun: the run ended before its first validation: give an experiment that validates"

@@ -44,9 +44,9 @@ def score(
         splits[split], decoding, scorers=build_parts(cfg.metrics, trusted=cfg.trusted), show_progress=True
     )
     scores["training"] = {
+        **provenance("train", overrides_of(run_dir), run.device),
         **training,
         "num_parameters": run.translator.num_parameters,
-        **provenance("train", overrides_of(run_dir), run.device),
     }
     scores["decoding"], scores["checkpoint"] = asdict(decoding), checkpoint
     write_scores(run_dir, split, scores, translations)

@@ -19,6 +19,7 @@ from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.environment import rank
 from nmt.errors import UserError
+from nmt.run import provenance
 from nmt.run.building import build, build_parts, build_translator, check, reads_lowercase
 from nmt.run.data import read_splits, stored_data
 from nmt.run.files import load_config, write_atomically
@@ -54,7 +55,7 @@ def train(
     With a `checkpoint`, which `num_processes` saved after `step`, its run goes on. Only rank 0 scores and returns
     scores.
     """
-    started = time.perf_counter()
+    started, commit = time.perf_counter(), provenance.commit()
     check(cfg, cfg.trusted)
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -93,7 +94,7 @@ def train(
     if not trainer.is_global_zero:
         return {}
     print(summarize(trainer, module, run_dir))
-    training = cost(trainer.global_step, module.train_seconds, module.train_tokens)
+    training = cost(trainer.global_step, module.train_seconds, module.train_tokens) | {"commit": commit}
     device = str(trainer.strategy.root_device)  # Lightning has moved the module to the CPU
     split, scores = score(cfg, run_dir, splits, device=device, training=training)
     log_final(trainer.loggers, resolved, split, scores, step=trainer.global_step)
