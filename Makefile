@@ -51,7 +51,7 @@ format: setup           ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 
 mechanisms: setup       ## train every mechanism on the built-in corpus, print them as one table
-	$(BIN)/python scripts/train.py -m 'attention=glob(*)' log_dir=logs/mechanisms $(ARGS)
+	$(BIN)/python scripts/train.py -m 'attention=glob(*,exclude=[hierarchical,sentences])' log_dir=logs/mechanisms $(ARGS)
 	$(BIN)/python scripts/train.py attention=bahdanau wiring=update_then_attend log_dir=logs/mechanisms $(ARGS)
 	$(BIN)/python scripts/train.py model=gru_layer_norm log_dir=logs/mechanisms $(ARGS)
 	$(BIN)/python scripts/train.py model=transformer model.size=192 encoder.feedforward_size=512 decoder.feedforward_size=512 log_dir=logs/mechanisms $(ARGS)

@@ -1,5 +1,6 @@
 """Every choice on the disk composes; every attention builds and takes a training step; values are of their kinds."""
 
+import re
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ import hydra
 import pytest
 import torch
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
@@ -369,3 +371,10 @@ def test_a_sweep_of_what_leaves_no_folder_of_its_own_is_kept_elsewhere(name):
     assert directory == Path(places.dir)  # one of a process
     assert directory.is_relative_to(tempfile.gettempdir())
     assert places.subdir == "."
+
+
+def test_the_sweep_over_every_mechanism_leaves_out_those_for_documents():
+    [override] = re.findall(r"'(attention=glob\(.*\))'", CONFIGS.with_name("Makefile").read_text("utf-8"))
+    swept = OverridesParser.create().parse_override(override).value()
+    names = {file.stem for file in (CONFIGS / "attention").glob("*.yaml")}
+    assert set(swept.filter(sorted(names))) == names - set(DOCUMENTS)
