@@ -16,7 +16,13 @@ from nmt.comparison.tables import aligned
 from nmt.metrics import LABELS
 
 RECORDS = Path(__file__).parent / "results"
-LEFT_OUT = ("log_dir=", "run_dir=", "data.path=", "trainer.enable_progress_bar=")  # say nothing of the model
+LEFT_OUT = (  # these say nothing of the model
+    "log_dir=",
+    "run_dir=",
+    "data.path=multi30k",
+    "trainer.enable_progress_bar=",
+    "callbacks.alignments=null",
+)
 MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -132,7 +138,7 @@ def options(name: str) -> str:
     for run in runs:
         p = run["bleu_p_randomization"]
         score = f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}"
-        chance = "–" if p is None else f"{p:.3f}"
+        chance = "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
         lines.append([command_of(run), score, chance, f"{run['num_parameters']:,}", f"{run['steps']:,}"])
     return f"{aligned(lines)}\n\n{origin(runs)}"
 
@@ -184,7 +190,7 @@ def growth(axis: str) -> str:
     points = load("growth_corpora" if axis == "corpora" else "growth")["growth"][axis]
     lines = growth_rows(axis, points)
     if earlier := load("growth_before")["growth"].get(axis):
-        before = ["before", *(f"{each['per_second']['median']:,.0f}" for each in earlier)]
+        before = ["before: target pieces/s", *(f"{each['per_second']['median']:,.0f}" for each in earlier)]
         lines = [[row[0], cell, *row[1:]] for row, cell in zip(lines, before, strict=True)]
     return aligned(lines)
 
