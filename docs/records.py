@@ -160,9 +160,9 @@ def documents(name: str, score: str) -> str:
     return f"{aligned(lines)}\n\n{origin(runs)}"
 
 
-def race() -> str:
+def race(name: str) -> str:
     """Seconds from raw text to a validation BLEU, of each round."""
-    record = load("speedrun")
+    record = load(name)
     lines = [["", f"seconds to {record['target']:g} BLEU", "best BLEU"]]
     for name, seconds in record["seconds"].items():
         best = (f"{max(bleu for _, _, bleu in run):.1f}" for run in record["curves"][name])
@@ -251,8 +251,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "reproduction": reproduction,
     "documents": lambda: documents("documents", "exact_match"),
     "summaries": lambda: documents("summaries", "bleu"),
-    "race": race,
+    "race": lambda: race("speedrun"),
+    "race_avx2": lambda: race("speedrun_avx2"),
     "diversification": lambda: options("diversification"),
+    "diversification_en_de": lambda: options("diversification_en_de"),
     "race_parts": lambda: means("speedrun_parts"),
     "growth_lengths": lambda: growth("lengths"),
     "growth_widths": lambda: growth("widths"),

@@ -41,7 +41,7 @@ def commit() -> str | None:
 def machine(device: torch.device) -> dict[str, Any]:
     """What results depend on beside the code."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": f"{_cpu_model()}, {torch.backends.cpu.get_cpu_capability()}",
         "num_cores": os.cpu_count(),
         "num_threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
