@@ -1,15 +1,19 @@
 """Sweeps in more than one process, and searches that go by the validation score; failed runs do not end them."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from omegaconf import DictConfig, OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.commands import entry
-from tests.commands import ROOT, call, refused, run, run_composed
+from nmt.settings import key_of
+from nmt.training import resume
+from tests.commands import ROOT, call, compose, refused, run, run_composed
 from tests.test_trackers import TINY
 
 SHORT = [each for each in TINY if "alignments" not in each and "model.size" not in each] + [
@@ -83,7 +87,25 @@ def test_runs_in_processes_of_a_launcher_end_alone(tmp_path):
     assert "error: model.size=0: " in said
 
 
-def test_the_script_for_slurm_is_one():
-    script = ROOT / "scripts/slurm.sbatch"
-    subprocess.run(["bash", "-n", script], check=True)
-    assert "trainer=ddp" in script.read_text("utf-8")
+def test_the_script_for_slurm_starts_a_run_on_all_machines_and_goes_on_with_it_unchanged(tmp_path):
+    (tmp_path / "srun").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (tmp_path / "srun").chmod(0o755)
+    slurm = {"SLURM_CPUS_PER_TASK": "4", "SLURM_NTASKS_PER_NODE": "4", "SLURM_JOB_NUM_NODES": "2"}
+    environment = {**os.environ, **slurm, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def started(*given: str) -> tuple[DictConfig, list[str]]:
+        command = ["bash", ROOT / "scripts/slurm.sbatch", *given]
+        said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+        _, python, script, *overrides = said.split()
+        assert (python, script) == ("python", "scripts/train.py")
+        return compose("train", "name=small", "run_dir=RUN_DIR", *overrides), [key_of(each) for each in overrides]
+
+    stored, _ = started("trainer.max_epochs=30", "trainer.precision=bf16-mixed")
+    assert (stored.trainer.strategy, stored.trainer.devices, stored.trainer.num_nodes) == ("ddp", 4, 2)
+    wanted, keys = started("resume=RUN_DIR")
+    kept, asked, written = (
+        OmegaConf.to_container(each, resolve=resolve)
+        for each, resolve in ((stored, True), (wanted, True), (wanted, False))
+    )
+    keys.remove("resume")
+    assert resume.changed(kept, asked, keys, written=written) == (kept, [])
