@@ -258,7 +258,7 @@ def reference_score(p, score, q, h):
         return p[f"{a}.v"] @ np.tanh(
             p[f"{a}.query_projection.weight"] @ q + p[f"{a}.key_projection.weight"] @ h
         )
-    if score == "luong_dot":  # eq. 8, and the two below
+    if score == "luong_dot":  # section 3.1, and the two below
         return q @ h
     if score == "luong_general":
         return q @ p[f"{a}.key_projection.weight"] @ h

@@ -62,7 +62,7 @@ class NormedAdditiveAttention(AdditiveAttention):
 
 
 class ConcatAttention(Attention):
-    """`e_tj = v^T tanh(W [q_t; h_j])` (Luong et al. 2015, eq. 8). `size` is the width of v.
+    """`e_tj = v^T tanh(W [q_t; h_j])` (Luong et al. 2015, section 3.1). `size` is the width of v.
 
     W [size, query_size + key_size] is one matrix; its columns for h are applied once a sentence. As a function
     this equals the additive score with `W = [W U]`: what differs between the two papers is the wiring.

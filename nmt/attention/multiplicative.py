@@ -12,7 +12,7 @@ from nmt.settings import Positive
 
 
 class DotAttention(Attention):
-    """`e_tj = q_t^T h_j` (Luong et al. 2015, eq. 8). Raises ValueError where the two sizes differ."""
+    """`e_tj = q_t^T h_j` (Luong et al. 2015, section 3.1). Raises ValueError where the two sizes differ."""
 
     def __init__(
         self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer
@@ -41,7 +41,7 @@ class ScaledDotAttention(DotAttention):
 
 
 class GeneralAttention(Attention):
-    """`e_tj = q_t^T W h_j` (Luong et al. 2015, eq. 8)."""
+    """`e_tj = q_t^T W h_j` (Luong et al. 2015, section 3.1)."""
 
     def __init__(
         self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer
