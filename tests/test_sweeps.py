@@ -98,7 +98,9 @@ def test_the_script_for_slurm_starts_a_run_on_all_machines_and_goes_on_with_it_u
         said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
         _, python, script, *overrides = said.split()
         assert (python, script) == ("python", "scripts/train.py")
-        return compose("train", "name=small", "run_dir=RUN_DIR", *overrides), [key_of(each) for each in overrides]
+        return compose("train", "name=small", "run_dir=RUN_DIR", *overrides), [
+            key_of(each) for each in overrides
+        ]
 
     stored, _ = started("trainer.max_epochs=30", "trainer.precision=bf16-mixed")
     assert (stored.trainer.strategy, stored.trainer.devices, stored.trainer.num_nodes) == ("ddp", 4, 2)
