@@ -199,7 +199,7 @@ def test_what_is_said_at_the_end_is_what_was_logged_and_written(run_dir, workspa
 
 
 def test_a_run_records_the_commit_that_it_was_started_at(workspace, monkeypatch):
-    directory = workspace / "moved"
+    directory = workspace / "at_a_commit"
     after_training = directory / "checkpoints" / "last.ckpt"
     monkeypatch.setattr(
         provenance.subprocess,
