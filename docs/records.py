@@ -255,6 +255,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "race_avx2": lambda: race("speedrun_avx2"),
     "diversification": lambda: options("diversification"),
     "diversification_en_de": lambda: options("diversification_en_de"),
+    "evbnews": lambda: options("evbnews"),
+    "evbnews_lengths": lambda: lengths("evbnews"),
     "race_parts": lambda: means("speedrun_parts"),
     "growth_lengths": lambda: growth("lengths"),
     "growth_widths": lambda: growth("widths"),
