@@ -164,10 +164,10 @@ def race(name: str) -> str:
     """Seconds from raw text to a validation BLEU, of each round."""
     record = load(name)
     lines = [["", f"seconds to {record['target']:g} BLEU", "best BLEU"]]
-    for name, seconds in record["seconds"].items():
-        best = (f"{max(bleu for _, _, bleu in run):.1f}" for run in record["curves"][name])
+    for program, seconds in record["seconds"].items():
+        best = (f"{max(bleu for _, _, bleu in run):.1f}" for run in record["curves"][program])
         reached = ("–" if each is None else f"{each:.0f}" for each in seconds)
-        lines.append([name, ", ".join(reached), ", ".join(best)])
+        lines.append([program, ", ".join(reached), ", ".join(best)])
     return f"{aligned(lines)}\n\n{origin([record])}"
 
 
