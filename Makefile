@@ -70,7 +70,7 @@ speedrun: setup         ## Multi30k to 36.0 BLEU beside a plain PyTorch loop, th
 	$(BIN)/python scripts/benchmark.py speedrun=multi30k_speedrun data=multi30k output=logs/speedrun.json $(ARGS)
 
 demo: setup             ## play with the newest run in a browser: http://localhost:7860
-	$(BIN)/python scripts/demo.py run="$$(dirname "$$(ls -td logs/*/*/checkpoints | head -1)")" $(ARGS)
+	$(BIN)/python scripts/demo.py run="$$(dirname "$$(ls -td $$(find logs -name checkpoints) | head -1)")" $(ARGS)
 
 tensorboard: setup      ## watch the runs on http://localhost:6006
 	$(BIN)/tensorboard --logdir logs --samples_per_plugin images=200

@@ -544,6 +544,7 @@ def test_what_may_change_is_said_and_a_reader_follows_its_data():
         ({"data": {"max_tokens": 99, "path": "/d"}}, "data", "data.max_tokens cannot change"),
         ({}, "attention", "attention cannot change"),
         ({"trainer": {"max_epoch": 9}}, "trainer.max_epoch", "did you mean trainer.max_epochs"),
+        ({"trainer": {"max_epochs": 9, "max_steps": -1}}, "trainer", "another trainer as a whole"),
     ],
 )
 def test_what_would_make_another_run_is_refused(wanted, key, message):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
 
 from nmt import alignment, plotting
 from nmt.commands.entry import outlive_reader
@@ -43,7 +44,7 @@ def translate(cfg: DictConfig) -> None:
         for number, each in enumerate(translated, 1):  # each as soon as it is ready
             print("\n".join(output_lines(number, each, cfg.num_best)), flush=True)
         return
-    results = list(translated)
+    results = list(tqdm(translated, desc="translate", unit="lines", disable=None))
     written = [
         line for number, each in enumerate(results, 1) for line in output_lines(number, each, cfg.num_best)
     ]

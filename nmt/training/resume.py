@@ -84,6 +84,11 @@ def changed(
     config = copy.deepcopy(stored)
     keys = list(keys)
     for key in keys:
+        if key == "trainer":
+            raise UserError(
+                "a run that goes on cannot choose another trainer as a whole, which would set its end anew too: give "
+                "single keys, such as trainer.devices=2"
+            )
         value = _get(wanted, key)
         if value is _ABSENT and _get(stored, key) is _ABSENT:
             raise UserError(f"{key} cannot change in a run that goes on")
