@@ -257,6 +257,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "diversification_en_de": lambda: options("diversification_en_de"),
     "evbnews": lambda: options("evbnews"),
     "evbnews_lengths": lambda: lengths("evbnews"),
+    "r_drop": lambda: options("r_drop"),
     "race_parts": lambda: means("speedrun_parts"),
     "growth_lengths": lambda: growth("lengths"),
     "growth_widths": lambda: growth("widths"),
