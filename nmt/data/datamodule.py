@@ -65,7 +65,10 @@ class TranslationDataModule(L.LightningDataModule):
 
     def _prepare_training(self, splits: dict[str, Dataset]) -> None:
         if self.guided and "alignment" not in splits["train"].column_names:
-            raise UserError("guided_alignment needs alignments of the training text, and the data have none")
+            raise UserError(
+                "guided_alignment needs alignments of the training text, and the data have none: add a column "
+                "alignment or a file train.align, which scripts/align.py writes"
+            )
         for split in splits.keys() - {"train"}:
             if shared := pairs.count_shared(splits[split], splits["train"]):
                 log.warning(
