@@ -26,6 +26,7 @@ NEEDS = {
     "experiment=bible_grc_en": ["data.path=x"],
     "experiment=evbnews_en_vi": ["data.path=x"],
     "experiment=evbnews_en_vi_transformer": ["data.path=x"],
+    "experiment=evbnews_en_vi_transformer_guided": ["data.path=x"],
 }
 
 
