@@ -157,6 +157,7 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
         return [*words, *(GROWTH if "growth=" in line else BENCHMARK)]
     if name == "compare":
         return [*words, "num_bootstrap=10", "num_trials=10"]
+    words = [word.replace("=DIR/", "=TEXT/") for word in words]
     if name != "train":
         return words
     words = [word.replace("data.path=DIR", "data.path=TEXT") for word in words]
