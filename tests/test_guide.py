@@ -108,5 +108,6 @@ def test_training_batches_carry_the_corpus_alignments_between_words():
 
 
 def test_guiding_without_alignments_is_refused():
-    with pytest.raises(UserError, match=r"needs alignments of the training text.*train\.align"):
+    refusal = r"guided_alignment needs alignments of the training text.*train\.align"
+    with pytest.raises(UserError, match=refusal):
         make_datamodule(TEXT, guided=True)

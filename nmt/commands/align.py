@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 from omegaconf import DictConfig
+from tqdm import tqdm
 
 from nmt import alignment, plotting
 from nmt.alignment import AlignmentScore, Links
@@ -64,8 +65,9 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
 
 def weights_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> Weights:
     """The weights between the words of each pair; None for one that the model cannot read."""
-    how = {"layer": cfg.layer, "head": cfg.head, "reading": cfg.reading}
-    return run.align(sources, targets, **how, show_progress=True)
+    return run.align(
+        sources, targets, layer=cfg.layer, head=cfg.head, reading=cfg.reading, show_progress=True
+    )
 
 
 def links_of(cfg: DictConfig, weights: Weights) -> list[Links]:
@@ -105,7 +107,8 @@ def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], go
     if not sources:
         raise UserError(f"{cfg.src} has no lines: there is nothing to search")
     found: dict[tuple[int | None, int | None, str], list[Links]] = {}
-    for row, weights in run.attentions(sources, targets, show_progress=True):
+    every = run.attentions(sources, targets)
+    for row, weights in tqdm(every, total=len(sources), desc="align", unit="pairs", disable=None):
         num_layers, num_heads = weights.shape[:2]
         layers = [*range(num_layers), *([None] if num_layers > 1 else [])]
         heads = [*range(num_heads), *([None] if num_heads > 1 else [])]

@@ -22,18 +22,12 @@ class AligningModel(Model):
 
     @torch.inference_mode()
     def attentions(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        *,
-        max_tokens: int = 4096,
-        show_progress: bool = False,
+        self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Cross-attention between the pieces of given pairs, ends of sentence included, while the targets are forced.
 
         Yields (number of the pair, weights [L, K, T, S] of each layer and head); nothing for a model without attention.
-        A pair that is longer than the model can read is left out, with a warning. `show_progress` shows a bar where
-        standard error is a terminal.
+        A pair that is longer than the model can read is left out, with a warning.
         """
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
@@ -46,19 +40,15 @@ class AligningModel(Model):
                 *(len(too_long), len(lengths), longest, too_long[0] + 1),
             )
         fitting = {row: length for row, length in lengths.items() if length <= longest}
-        hidden = None if show_progress else True  # None: only where standard error is no terminal
-        with tqdm(total=len(fitting), desc="align", unit="pairs", disable=hidden) as bar:
-            for rows in batches_by_length(fitting, max_tokens):
-                examples = [{"index": row, "src_ids": src_ids[row], "tgt_ids": tgt_ids[row]} for row in rows]
-                batch = collate(examples, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id)
-                src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)
-                mask = padding_mask(src, self.tokenizer.pad_id)
-                cross = self.translator.attentions(src, mask, tgt_in).cross
-                if cross is None:
-                    return
-                for row, weights in zip(rows, cross.float().cpu().numpy(), strict=True):
-                    yield row, weights[..., : len(tgt_ids[row]), : len(src_ids[row])]
-                bar.update(len(rows))
+        for rows in batches_by_length(fitting, max_tokens):
+            examples = [{"index": row, "src_ids": src_ids[row], "tgt_ids": tgt_ids[row]} for row in rows]
+            batch = collate(examples, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id)
+            src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)
+            cross = self.translator.attentions(src, padding_mask(src, self.tokenizer.pad_id), tgt_in).cross
+            if cross is None:
+                return
+            for row, weights in zip(rows, cross.float().cpu().numpy(), strict=True):
+                yield row, weights[..., : len(tgt_ids[row]), : len(src_ids[row])]
 
     def align(
         self,
@@ -74,11 +64,13 @@ class AligningModel(Model):
 
         `layer` and `head` (from 0) choose one of several; None is the model's own layer of alignment, else the mean
         over layers, and the mean over heads. `reading` says which row of the weights belongs to a piece
-        (`alignment.shift_reading`). A pair without weights gives None. Raises UserError where there is no such layer or
-        head.
+        (`alignment.shift_reading`). A pair without weights gives None. `show_progress` shows a bar where standard error
+        is a terminal. Raises UserError where there is no such layer or head.
         """
         results: list[np.ndarray | None] = [None] * len(sources)
-        for row, weights in self.attentions(sources, targets, show_progress=show_progress):
+        found = self.attentions(sources, targets)
+        hidden = None if show_progress else True
+        for row, weights in tqdm(found, total=len(sources), desc="align", unit="pairs", disable=hidden):
             chosen = self.choose_head(weights, layer, head)
             results[row] = self.between_words(chosen, sources[row], targets[row], reading)
         return results

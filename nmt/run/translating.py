@@ -107,8 +107,9 @@ class TranslatingModel(Model):
         """Translations of texts that are short enough; an error names the line of a text by its number."""
         lengths = {row: len(own) for row, own in enumerate(ids) if not _is_empty(texts[row], own)}
         results = [_empty(text, need_weights) for text in texts]
-        hidden = None if show_progress else True  # None: only where standard error is no terminal
-        with tqdm(total=len(texts), desc="translate", unit="lines", disable=hidden) as bar:
+        with tqdm(
+            total=len(texts), desc="translate", unit="lines", disable=None if show_progress else True
+        ) as bar:
             for rows in batches_by_length(lengths, max_tokens):
                 try:
                     found = search(
