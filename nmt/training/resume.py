@@ -84,10 +84,10 @@ def changed(
     config = copy.deepcopy(stored)
     keys = list(keys)
     for key in keys:
-        if key == "trainer":
+        if key in ("data", "trainer"):  # groups of which some keys may change
             raise UserError(
-                "a run that goes on cannot choose another trainer as a whole, which would set its end anew too: give "
-                "single keys, such as trainer.devices=2"
+                f"a run that goes on cannot choose {key} anew as a whole, which would also set what you did not name: "
+                "give single keys, such as trainer.devices=2 or data.path=DIR"
             )
         value = _get(wanted, key)
         if value is _ABSENT and _get(stored, key) is _ABSENT:
