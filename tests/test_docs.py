@@ -170,7 +170,8 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     if "data.streaming=" in line:
         given = [*(each for each in TINY if "limit_train" not in each), "data.streaming=2"]
     size = 120 if "label" in line else 200
-    vocabulary = [] if "data.tokenizer.model=" in line else [f"data.tokenizer.vocab_size={size}"]
+    learned = not any(key in line for key in ("data.tokenizer.model=", "start_from="))
+    vocabulary = [f"data.tokenizer.vocab_size={size}"] if learned else []
     return [*words, *given, *vocabulary]
 
 

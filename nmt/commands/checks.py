@@ -38,13 +38,18 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     if "data.buffer_pairs" in map(key_of, overrides) and cfg.data.get("streaming") is None:
         raise UserError("data.buffer_pairs= has no effect without data.streaming=: leave it out")
     _check_inputs(OmegaConf.select(cfg, "data.path", throw_on_missing=False))
-    model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
-    if model is None or cfg.resume is not None:
+    if cfg.resume is not None:
         return
+    model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
+    idle: tuple[str, ...] = () if model is None else OF_A_VOCABULARY
+    given = f"data.tokenizer.model={model}"
+    if cfg.start_from is not None:
+        idle = tuple(str(name) for name in cfg.data.tokenizer if name != "sampling")
+        given = f"start_from={cfg.start_from}, whose tokenizer is used"
     for key in map(key_of, overrides):
-        if key in (f"data.tokenizer.{name}" for name in OF_A_VOCABULARY):
-            raise UserError(f"{key} has no effect with data.tokenizer.model={model}: leave it out")
-    _check_inputs(*([model] if isinstance(model, str) else model))
+        if key in (f"data.tokenizer.{name}" for name in idle):
+            raise UserError(f"{key} has no effect with {given}: leave it out")
+    _check_inputs(*([model] if isinstance(model, str) else model or []))
 
 
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:

@@ -50,6 +50,7 @@ class Train(TypedDict, total=False):
     r_drop: NonNegative
     name: str
     log_dir: PathText
+    start_from: PathText | None
     resume: PathText | None
     run_dir: PathText
     trusted: list[str]

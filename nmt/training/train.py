@@ -19,9 +19,11 @@ from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.environment import rank
 from nmt.errors import UserError
+from nmt.models.base import Translator
 from nmt.run import provenance
 from nmt.run.building import build, build_parts, build_translator, check, reads_lowercase
 from nmt.run.data import read_splits, stored_data
+from nmt.run.directory import Run
 from nmt.run.files import load_config, write_atomically
 from nmt.settings import GROUPS, key_of
 from nmt.training import launch, resume
@@ -57,6 +59,14 @@ def train(
     """
     started, commit = time.perf_counter(), provenance.commit()
     check(cfg, cfg.trusted)
+    origin = None
+    if cfg.get("start_from") is not None and checkpoint is None:
+        origin = Run.load(cfg.start_from, device="cpu", trusted=cfg.trusted)
+        cfg.data.tokenizer = {
+            **origin.config.data.tokenizer,
+            "sampling": cfg.data.tokenizer.sampling,
+            "model": [str(file) for file in sorted((origin.directory / "tokenizer").glob("*.model"))],
+        }
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     if checkpoint is None and rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
@@ -78,6 +88,8 @@ def train(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )
     module = make_module(cfg, tokenizer, datamodule, trainer)
+    if origin is not None:
+        copy_weights(origin, module.translator)
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
     for name in ("resume", "trusted"):  # of this start, not of the run
         resolved.pop(name, None)
@@ -170,6 +182,17 @@ def make_module(
     # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
     trainer.precision_plugin.convert_module(module)
     return module
+
+
+def copy_weights(origin: Run, translator: Translator) -> None:
+    """Begin with the weights of another run. Raises UserError where the two models differ."""
+    try:
+        translator.load_state_dict(origin.translator.state_dict())
+    except RuntimeError as error:
+        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])[:300]
+        raise UserError(
+            f"start_from={origin.directory} has another model than this run, choose that one's: {reason}"
+        ) from error
 
 
 @contextlib.contextmanager
