@@ -82,6 +82,8 @@ _MIXING = {
     aten.index_put_.default,
     aten._index_put_impl_.default,
 }
+# Others take single numbers of the CPU beside the device's tensors, but these do not.
+_JOINING = {aten.cat.default, aten.stack.default}
 # The CPU waits for what these give, which depends on the numbers.
 _WAITING = {aten._local_scalar_dense.default, aten.nonzero.default, aten.equal.default}
 _waits = 0
@@ -121,7 +123,7 @@ def _compute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     here = any(isinstance(x, DeviceTensor) for x in tensors)
     if here and function not in _MIXING:
         for x in tensors:
-            if not isinstance(x, DeviceTensor) and x.dim() > 0:
+            if not isinstance(x, DeviceTensor) and (x.dim() > 0 or function in _JOINING):
                 raise RuntimeError(f"{function} of tensors on {DEVICE} and on the CPU, {list(x.shape)}")
     place = kwargs.get("device")
     stays = here if place is None else torch.device(place).type == NAME

@@ -20,6 +20,7 @@ from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.building import build
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
+from nmt.training.train import resume_run
 from nmt.training.train import train as run_training
 from tests.searches import search
 from tests.standin import DEVICE, NAME, DeviceTensor, waits
@@ -249,3 +250,19 @@ def test_a_run_on_a_device_is_that_of_the_cpu(tmp_path, name):
     assert [each.text for each in run.translate(lines)] == [
         each.text for each in Run.load(tmp_path / "there", device="cpu").translate(lines)
     ]
+
+
+@pytest.mark.filterwarnings("ignore:You're resuming")  # our sampler has the position
+def test_a_run_on_a_device_goes_on_from_between_two_logged_steps(tmp_path):
+    shared = [*TINY, *RUNS["gru"], *THERE, "scheduler=constant", "trainer.max_epochs=9"]
+    for name, steps in {"whole": 5, "parts": 3}.items():
+        train(tmp_path / name, *shared, f"trainer.max_steps={steps}")
+    changes = [f"resume={tmp_path / 'parts'}", "trainer.max_steps=5"]
+    resume_run(compose(*changes), changes)
+    whole, parts = (
+        torch.load(tmp_path / name / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)
+        for name in ("whole", "parts")
+    )
+    assert whole["global_step"] == parts["global_step"] == 5
+    assert whole["training"]["train_tokens"] == parts["training"]["train_tokens"]
+    torch.testing.assert_close(whole["state_dict"], parts["state_dict"], rtol=0, atol=0)

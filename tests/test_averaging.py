@@ -413,6 +413,13 @@ def test_the_last_are_kept(plain):
     assert not list((plain / "checkpoints").glob(".*"))
 
 
+def test_the_step_that_ends_a_run_is_kept_too(workspace):
+    directory = workspace / "ends_there"
+    settings = [*SMALL, *KEEP, "callbacks.checkpoint.every_n_steps=2", "trainer.max_steps=4"]
+    assert train(directory, settings) == 0, log_of(directory)
+    assert [*kept(directory)] == [2, 4]
+
+
 def test_none_is_kept_unless_asked_for(workspace):
     directory = workspace / "again"
     assert train(directory, [*SMALL, *EVEN, "trainer.max_epochs=1"]) == 0, log_of(directory)

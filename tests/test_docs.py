@@ -127,9 +127,14 @@ def trained(tmp_path_factory) -> Path:
         (there / f"TEXT/{split}.vi").write_text("".join(f"{line}\n" for line in pairs["tgt"]), "utf-8")
     (there / "LABELS").mkdir()
     (there / "DOCUMENTS").mkdir()
+    (there / "SUMMARIES").mkdir()
     for split in ("train", "val", "test"):
         table = "".join(f"{line}\t{len(line.split()) % 2}\n" for line in pairs["src"])
         (there / f"LABELS/{split}.tsv").write_text(table, "utf-8")
+        rows = ({"text": line, "summary": line[:20]} for line in pairs["src"])
+        (there / f"SUMMARIES/{split}.jsonl").write_text(
+            "".join(f"{json.dumps(row)}\n" for row in rows), "utf-8"
+        )
         rows = ({"text": [line, line], "label": str(len(line.split()) % 2)} for line in pairs["src"])
         (there / f"DOCUMENTS/{split}.jsonl").write_text(
             "".join(f"{json.dumps(row)}\n" for row in rows), "utf-8"
@@ -169,7 +174,7 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     given = TINY
     if "data.streaming=" in line:
         given = [*(each for each in TINY if "limit_train" not in each), "data.streaming=2"]
-    size = 120 if "label" in line else 200
+    size = 120 if "data.src_lang=text" in line else 200
     learned = not any(key in line for key in ("data.tokenizer.model=", "start_from="))
     vocabulary = [f"data.tokenizer.vocab_size={size}"] if learned else []
     return [*words, *given, *vocabulary]

@@ -541,6 +541,7 @@ def test_what_may_change_is_said_and_a_reader_follows_its_data():
     [
         ({"seed": 2}, "seed", "seed cannot change in a run that goes on: 1 -> 2"),
         ({"data": {"max_tokens": 99}}, "data.max_tokens", "data.max_tokens cannot change"),
+        ({"callbacks": {}}, "callbacks", "cannot choose callbacks anew as a whole"),
         ({"data": {"path": "/d"}}, "data", "cannot choose data anew as a whole"),
         ({}, "attention", "attention cannot change"),
         ({"trainer": {"max_epoch": 9}}, "trainer.max_epoch", "did you mean trainer.max_epochs"),

@@ -53,14 +53,14 @@ class Importance(NamedTuple):
 
 def score_importance(
     weights: Iterable[Any], documents: Iterable[Sequence[str]], golds: Iterable[Links]
-) -> Importance:
+) -> Importance | None:
     """Means over documents, of sentences' weights w_i over the whole output.
 
         w_i = mean_t sum of a_tj over words j of sentence i        precision = |G and the k largest| / k, k = |G|
         mass = sum of w_i over i in G / sum of all w_i
 
     weights: [T, S] between words. golds: links of each pair; G has the sentences of which a word is linked. A document
-    without links is left out. Raises ValueError where all are.
+    without links is left out; None where all are.
     """
     found = []
     for each, words, links in zip(weights, documents, golds, strict=True):
@@ -71,6 +71,4 @@ def score_importance(
             largest = np.argsort(-of_sentences, kind="stable")[: len(important)]
             precision = len({*largest.tolist()} & {*important}) / len(important)
             found.append((precision, of_sentences[important].sum() / of_sentences.sum()))
-    if not found:
-        raise ValueError("no document has links to a sentence that matters")
-    return Importance(*np.mean(found, axis=0).tolist())
+    return Importance(*np.mean(found, axis=0).tolist()) if found else None

@@ -34,10 +34,11 @@ class Decoder(nn.Module, ABC):
 
     features_size: R, the width of what the output layer reads. alignment_layer: the layer whose weights are read as
     the alignment; None is the mean over all. max_length: the most target pieces, BOS included; None is any number.
-    needs_documents: whether it reads the sentences of a document.
+    needs_documents: whether it reads the sentences of a document. reads_summary: and the encoder's summary.
     """
 
     needs_documents = False
+    reads_summary = False
     features_size: int
     alignment_layer: int | None = None
     max_length: int | None = None

@@ -29,6 +29,8 @@ class RecurrentDecoder(Decoder):
     Raises ValueError for a setting that could not take effect.
     """
 
+    reads_summary = True
+
     def __init__(
         self,
         *,

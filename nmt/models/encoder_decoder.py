@@ -65,6 +65,11 @@ class EncoderDecoder(Translator):
             self.encoder.keep_summary_only()
         if self.decoder.needs_documents and not self.encoder.reads_documents:
             raise ValueError("this attention weighs the sentences of a document: set encoder=hierarchical")
+        reads_sentences = self.decoder.needs_documents or (
+            self.decoder.reads_summary and self.encoder.summary_size is not None
+        )
+        if self.encoder.reads_documents and not reads_sentences:
+            raise ValueError("nothing reads the sentences of encoder=hierarchical: set attention=sentences")
         self.output = kernels.Linear(self.decoder.features_size, tgt_vocab_size)  # W_y
         nn.init.xavier_uniform_(self.output.weight)  # not by `glorot_`: it is no map between hidden states
         nn.init.zeros_(self.output.bias)

@@ -115,7 +115,8 @@ class AligningModel(Model):
         return alignment.score_alignments(links, sures, possibles)
 
     def importance(self, dataset: Any, weights: Mapping[int, Any]) -> alignment.Importance | None:
-        """How well attention finds the sentences that the gold links name; None where no source is a document.
+        """How well attention finds the sentences that the gold links name; None where no source is a document,
+        or none has links.
 
         `weights` [T, S] are between the pieces of rows of a data set.
         """

@@ -146,12 +146,16 @@ class TranslatingModel(Model):
             return self._parts(line)
         sentences = line.split(f" {alignment.SEPARATOR} ")
         sizes = [len(own) + 1 for own in self.tokenizer.encode_source(sentences)]
-        kept = max(1, int(np.searchsorted(np.cumsum(sizes), self.most_pieces, side="right")))
+        kept = int(np.searchsorted(np.cumsum(sizes), self.most_pieces, side="right"))
         log.warning(
-            "line %d: sentences %d to %d are left out, a document has at most %d pieces",
-            *(number, kept + 1, len(sentences), self.most_pieces),
+            "line %d: %s left out, a document has at most %d pieces",
+            number,
+            f"sentences {kept + 1} to {len(sentences)} are"
+            if kept
+            else "all but the beginning of sentence 1 is",
+            self.most_pieces,
         )
-        return self._parts(f" {alignment.SEPARATOR} ".join(sentences[:kept]))[:1]
+        return self._parts(f" {alignment.SEPARATOR} ".join(sentences[: max(1, kept)]))[:1]
 
     def _parts(self, line: str) -> list[str]:
         """A line cut in halves, at words where it has any, until no part has more than `most_pieces`."""

@@ -19,14 +19,14 @@ WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
 def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, has_gold: bool) -> None:
     """Raise UserError where a setting goes by a score that none of `givers` gives, or takes the worst for the best.
 
-    Only attention has scores `val/attention/…`, and only validation with gold alignments has `val/aer`.
+    Only attention has scores `val/attention/…`, and only validation with gold alignments `val/aer`, `val/importance/…`.
     """
     given = [
         name
         for each in givers
         for name in getattr(each, "scores", ())
         if (has_attention or not name.startswith("val/attention/"))
-        and ((has_attention and has_gold) or name != "val/aer")
+        and ((has_attention and has_gold) or not name.startswith(("val/aer", "val/importance/")))
     ]
     for key in ("callbacks.checkpoint", "callbacks.early_stopping", "scheduler"):
         monitor, mode = (OmegaConf.select(cfg, f"{key}.{name}") for name in ("monitor", "mode"))

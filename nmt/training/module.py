@@ -62,6 +62,10 @@ class TranslationModule(L.LightningModule):
         self.progress: dict[str, str] = {}  # what the progress bar shows
         self._window_tokens: list[Tensor] = []  # since the last optimizer step
         self._since_log: list[LossSum] = []
+        self._before_resuming = (
+            0.0,
+            0.0,
+        )  # loss and tokens since the last logged step, of the run before this start
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
         self.lr = float("nan")  # of the last optimizer step
         self._logged_step = 0  # the last
@@ -208,12 +212,14 @@ class TranslationModule(L.LightningModule):
 
     def _count(self) -> tuple[float, int, float]:
         """The loss in nats, the number of target pieces of all ranks, and the seconds, since it was called last."""
-        loss = num_tokens = 0.0
+        loss, num_tokens = self._before_resuming
         if self._since_log:  # all at once: the CPU waits for a device once
             losses, counts = zip(*((part.nll, part.num_tokens) for part in self._since_log), strict=True)
-            loss, num_tokens = sum(torch.stack(losses).tolist()), sum(torch.stack(counts).tolist())
+            loss = sum(torch.stack(losses).tolist(), start=loss)
+            num_tokens = sum(torch.stack(counts).tolist(), start=num_tokens)
         loss_sum, tokens_sum = ranks.summed(loss, num_tokens)
         self._since_log.clear()
+        self._before_resuming = (0.0, 0.0)
         seconds, self._seconds = self._seconds_on_clock(), 0.0
         if self._started is not None:
             self._started = time.perf_counter()
@@ -246,10 +252,10 @@ class TranslationModule(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds what was counted since the last logged step, so that a resumed run logs the same numbers."""
+        before = torch.tensor((0.0, *self._before_resuming), dtype=torch.float64)
+        since = [torch.stack([part.detach().cpu().double() for part in s]) for s in self._since_log]
         checkpoint["training"] = {
-            "since_log": ranks.gathered(  # each rank's own
-                [torch.stack([part.detach().cpu().double() for part in s]) for s in self._since_log]
-            ),
+            "since_log": ranks.gathered([before, *since]),  # each rank's own
             "logged_step": self._logged_step,
             "seconds_on_clock": self._seconds_on_clock(),
             "train_seconds": self.train_seconds,
@@ -259,7 +265,9 @@ class TranslationModule(L.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["training"]
-        self._since_log = [LossSum(*part) for part in state["since_log"][ranks.rank()]]
+        # Numbers, because the tensors are on the CPU and those of the steps to come need not be
+        _, losses, counts = zip(*(part.tolist() for part in state["since_log"][ranks.rank()]), strict=True)
+        self._before_resuming = sum(losses), sum(counts)
         self._logged_step, self._seconds = state["logged_step"], state["seconds_on_clock"]
         self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
         self.progress.update(state["progress"])

@@ -22,7 +22,8 @@ class Muon(torch.optim.Optimizer):
     A weight that stacks several matrices, such as the gates of a GRU, is split and each matrix is updated by itself;
     initialisation records their number (`nmt.layers.initialisation.joins`). The factor gives the update the root mean
     square of Adam's usual updates (Liu et al. 2025), so both share one learning rate `lr`. All other
-    weights (embeddings, the output layer, biases, gains) are updated by Adam with `betas` and `eps` (Kingma & Ba 2015).
+    weights (embeddings, the output layer, biases, gains, and convolutions and poolings, which torch initialises) are
+    updated by Adam with `betas` and `eps` (Kingma & Ba 2015).
     """
 
     def __init__(

@@ -84,10 +84,14 @@ def changed(
     config = copy.deepcopy(stored)
     keys = list(keys)
     for key in keys:
-        if key in ("data", "trainer"):  # groups of which some keys may change
+        if key in (
+            "callbacks",
+            "data",
+            "trainer",
+        ):  # they hold what may not change, or not without being asked
             raise UserError(
                 f"a run that goes on cannot choose {key} anew as a whole, which would also set what you did not name: "
-                "give single keys, such as trainer.devices=2 or data.path=DIR"
+                "give single keys, such as trainer.devices=2, data.path=DIR or callbacks.alignments=null"
             )
         value = _get(wanted, key)
         if value is _ABSENT and _get(stored, key) is _ABSENT:

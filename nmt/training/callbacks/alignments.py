@@ -36,8 +36,12 @@ class DrawAlignments(Callback):
     translations of all validations, and `index.html` shows them with a slider.
     """
 
-    # val/aer needs gold alignments; all of them need a model with attention
-    scores = ("val/aer", *(f"val/attention/{name}" for name in alignment.STATISTICS))
+    # All need a model with attention; val/aer needs gold alignments as well, val/importance/* documents with them
+    scores = (
+        "val/aer",
+        *(f"val/attention/{name}" for name in alignment.STATISTICS),
+        *(f"val/importance/{name}" for name in alignment.Importance._fields),
+    )
 
     def __init__(self, *, num_sentences: Whole, directory: str) -> None:
         self.num_sentences, self.directory = num_sentences, Path(directory)

@@ -32,8 +32,8 @@ class Checkpoints(Checkpoint):
 
     Checkpoints are written between two batches, with no validation, schedule or accumulated gradients open: after each
     validation, every `every_n_steps` optimizer steps, every `every_n_minutes` (None: never), and when training ends.
-    `best.ckpt` is that of the best `monitor`, the most or the least of it by `mode`. Where its validation stands inside
-    a window of accumulated gradients it is written at once, and a run that goes on from it has lost those gradients.
+    `best.ckpt` is that of the best `monitor`, the most or the least of it by `mode`. Where its validation, or the end
+    of training by time or early stopping, stands inside a window of accumulated gradients, they are lost.
 
     With `keep`, the weights of the last so many checkpoints after a validation or `every_n_steps` stay beside them as
     `step_NUMBER.ckpt`; none by the clock, so that a resumed run keeps the same ones.
@@ -105,14 +105,14 @@ class Checkpoints(Checkpoint):
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx % trainer.accumulate_grad_batches:
             return
-        if self.keep and self._is_step(trainer) and trainer.global_step > self._kept_step:
-            self._due.add("step")
+        self._keep_step(trainer)
         if trainer.global_step > self._saved_step and self._is_time(trainer):
             self._due.add("last")
         if self._due:
             self.save(trainer, validation_due=False)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._keep_step(trainer)
         if self._due or trainer.global_step > self._saved_step:
             self.save(trainer, validation_due=False)
 
@@ -155,6 +155,10 @@ class Checkpoints(Checkpoint):
         for callback in trainer.early_stopping_callbacks:  # patience is a setting, not a state
             if isinstance(callback, EarlyStopping) and callback.state_key in checkpoint["callbacks"]:
                 checkpoint["callbacks"][callback.state_key]["patience"] = callback.patience
+
+    def _keep_step(self, trainer: L.Trainer) -> None:
+        if self.keep and self._is_step(trainer) and trainer.global_step > self._kept_step:
+            self._due.add("step")
 
     def _is_step(self, trainer: L.Trainer) -> bool:
         return bool(self.every_n_steps and trainer.global_step % self.every_n_steps == 0)
