@@ -100,11 +100,12 @@ class _SentenceMean(Metric):
 class ExactMatch(_SentenceMean):
     """The share of hypotheses that equal their reference, in per cent; only how words are spaced may differ."""
 
-    def __init__(self) -> None:
-        super().__init__("exact_match", {"case": "mixed", "space": "any"})
+    def __init__(self, *, lowercase: bool = False) -> None:
+        super().__init__("exact_match", {"case": "lc" if lowercase else "mixed", "space": "any"})
+        self.lowercase = lowercase
 
     def value(self, hypothesis: str, reference: str) -> float:
-        return float(hypothesis.split() == reference.split())
+        return float(_plain(hypothesis, self.lowercase) == _plain(reference, self.lowercase))
 
 
 class MacroF1(Metric):
@@ -115,24 +116,25 @@ class MacroF1(Metric):
 
     name = "macro_f1"
 
-    def __init__(self) -> None:
+    def __init__(self, *, lowercase: bool = False) -> None:
         super().__init__()
+        self.lowercase = lowercase
         self._labels: list[str] = []
 
     def get_signature(self) -> Signature:
         signature = super().get_signature()
-        signature.info.update({"case": "mixed", "space": "any"})
+        signature.info.update({"case": "lc" if self.lowercase else "mixed", "space": "any"})
         return signature
 
     def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: Any) -> Any:
-        self._labels = confusion(hypotheses, references[0])[0]
+        self._labels = confusion(hypotheses, references[0], lowercase=self.lowercase)[0]
         return super()._extract_corpus_statistics(hypotheses, references)
 
     def _preprocess_segment(self, sent: str) -> str:
-        return " ".join(sent.split())
+        return _plain(sent, self.lowercase)
 
     def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
-        return {"reference": " ".join(refs[0].split())}
+        return {"reference": _plain(refs[0], self.lowercase)}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[float]:
         """TP, FP and FN of each label."""
@@ -150,21 +152,29 @@ class MacroF1(Metric):
         hits, *misses = np.asarray(stats).reshape(3, -1)
         total = 2 * hits + sum(misses)
         f1 = 100 * np.divide(2 * hits, total, out=np.zeros_like(total), where=total > 0)
-        score: Any = Score(self.name, float(f1.mean()))
+        score: Any = Score(self.name, float(f1[total > 0].mean()))  # a resample may lack a label
         score.classes = dict(zip(self._labels, f1.tolist(), strict=True))
         return score
 
 
-def confusion(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[list[str], np.ndarray]:
+def _plain(text: str, lowercase: bool) -> str:
+    """The text with one space between words, in lower case if that is so."""
+    return " ".join((text.lower() if lowercase else text).split())
+
+
+def confusion(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
+) -> tuple[list[str], np.ndarray]:
     """The labels of the references, in order, and how often each (row) was taken for each (column) [C, C + 1].
 
-    The last column counts what is no label. Only how words are spaced may differ.
+    The last column counts what is no label. Only how words are spaced may differ, and with `lowercase` their case.
     """
-    labels = sorted({" ".join(each.split()) for each in references})
+    taken, wanted = ([_plain(each, lowercase) for each in texts] for texts in (hypotheses, references))
+    labels = sorted(set(wanted))
     number = {label: place for place, label in enumerate(labels)}
     table = np.zeros((len(labels), len(labels) + 1), dtype=int)
-    for hypothesis, reference in zip(hypotheses, references, strict=True):
-        table[number[" ".join(reference.split())], number.get(" ".join(hypothesis.split()), len(labels))] += 1
+    for hypothesis, reference in zip(taken, wanted, strict=True):
+        table[number[reference], number.get(hypothesis, len(labels))] += 1
     return labels, table
 
 
@@ -269,7 +279,7 @@ def paired_tests(
     of a two-sided p and never above 0.5; its randomisation leaves out trials that differ just as much as observed, and
     so would call a difference sure where few sentences differ.
     """
-    if num_bootstrap < 1 or num_trials < 1:
+    if num_bootstrap < 2 or num_trials < 1:
         raise UserError(f"paired tests need resamples: got {num_bootstrap} resamples and {num_trials} trials")
     results = [
         score_with(metrics, hypotheses, references, num_bootstrap=num_bootstrap) for hypotheses in systems

@@ -35,9 +35,11 @@ def compose(name: str, *overrides: str):
         return hydra.compose(name, overrides=list(overrides))
 
 
-def make_run(directory: Path, *overrides: str, vocab_size: int = 60) -> Path:
+def make_run(
+    directory: Path, *overrides: str, vocab_size: int = 60, tokenizer: Tokenizer | None = None
+) -> Path:
     """A run directory with random weights."""
-    tokenizer = Tokenizer.train(
+    tokenizer = tokenizer or Tokenizer.train(
         SOURCES * 20,
         TARGETS * 20,
         model_type="bpe",

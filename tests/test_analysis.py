@@ -55,6 +55,8 @@ def test_padding_on_either_side_is_left_out():
 def test_a_decoder_alone_is_told_by_its_mask():
     outputs = SimpleNamespace(attentions=(softmax_rows(1, 2, 4, 4, causal=True),))
     assert list(from_transformers(outputs, [list("abcd")])[0]) == ["decoder"]
+    outputs.attentions[0][:, :, 0] = 0.25  # what padding attends to says nothing
+    assert list(from_transformers(outputs, [list(".bcd")], mask=[[0, 1, 1, 1]])[0]) == ["decoder"]
 
 
 def test_outputs_without_attention_are_refused_with_what_to_do():
@@ -82,6 +84,7 @@ def test_outputs_without_attention_are_refused_with_what_to_do():
             [0, 1, 2, 2, 3, 4],
         ),
         (["▁the", "▁do", "g", "▁", ".", "</s>"], ["the", "dog", ".", "</s>"], [0, 1, 1, 2, 2, 3]),
+        (["▁hi", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "</s>"], ["hi😀", "</s>"], [0, 0, 0, 0, 0, 1]),
         (["a", "b"], ["a", "b"], [0, 1]),
     ],
 )

@@ -232,6 +232,7 @@ def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(run_dir,
     cased, again = "metrics.bleu.lowercase=false", f"output={workspace / 'again'}"
     says = "metrics.bleu counts case: give metrics.bleu.lowercase=true"
     refused(run_composed("evaluate", f"run={directory}", cased), says)
+    refused(run_composed("evaluate", f"run={directory}", f"output={run_dir}"), "is the directory of a run")
     assert run_composed("evaluate", f"run={directory}", again, "decoding=greedy").status == 0
     found = json.loads((workspace / "again" / "metrics.json").read_text("utf-8"))
     assert [found[name] for name in ("bleu", "chrf")] == [scores[name] for name in ("bleu", "chrf")]
@@ -261,10 +262,12 @@ def test_evaluate_repeats_the_scores_of_training_also_after_a_move(run_dir, work
     for metric in ("bleu", "chrf", "ter", "aer"):
         assert found[metric] == expected[metric]
     assert (moved / "hypotheses.txt").read_bytes() == (run_dir / "hypotheses.txt").read_bytes()
-    ended = run_composed("evaluate", f"run={moved}", "split=val", "decoding=greedy", "num_bootstrap=0")
+    quick = ["split=val", "decoding=greedy", "num_bootstrap=0", "data=grammar", "data.num_val=2"]
+    ended = run_composed("evaluate", f"run={moved}", *quick)
     assert ended.status == 0, ended.err
     scores = json.loads((moved / "metrics_val.json").read_text("utf-8"))
-    assert scores["split"] == "val"
+    assert (scores["split"], scores["data"]["num_val"]) == ("val", 2)
+    assert "data" not in found
     assert scores["bleu"]["ci"] is None
 
 

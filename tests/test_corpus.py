@@ -142,6 +142,11 @@ def test_every_form_gives_the_text_exactly_in_either_direction(tmp_path, write, 
         ]
 
 
+def test_a_field_of_csv_may_be_long(tmp_path):
+    (tmp_path / "train.csv").write_text(f"en,de\n{'a ' * 100_000},b\n", "utf-8")
+    assert len(read(tmp_path)["train"][0]["src"]) > 131_072
+
+
 @pytest.mark.parametrize("alias", ["val", "valid", "validation", "dev"])
 def test_validation_goes_by_any_of_its_names(tmp_path, alias):
     write_jsonl(tmp_path, "train")

@@ -860,7 +860,7 @@ def test_impossible_settings_and_broken_models_are_refused() -> None:
         beam_search(Table(5), src, beam_size=2, num_best=3)
     with pytest.raises(ValueError, match=r"length_alpha\n  Input should be greater than or equal to 0"):
         beam_search(Table(5), src, beam_size=2, length_alpha=-1.0)
-    with pytest.raises(ValueError, match=r"length_alpha\n  Input should be less than or equal to 100"):
+    with pytest.raises(ValueError, match=r"length_alpha\n  Input should be less than or equal to 10"):
         beam_search(Table(5), src, beam_size=2, length_alpha=900.0)
     broken = Table(5)
     broken.table[:] = float("nan")

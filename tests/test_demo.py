@@ -239,12 +239,24 @@ def test_a_line_in_parts_has_no_weights_of_a_layer_to_show(runs):
     assert "layer 1" in views.attention(explorer, explorer.explore(LINE), "words", 1, 0)
 
 
+def test_without_attention_the_words_that_are_drawn_can_be_chosen(tmp_path):
+    explorer = Explorer(Run.load(make_run(tmp_path, "attention=none", *SMALL), device="cpu"), SHORT)
+    found = explorer.explore(LINE)
+    number = len(found.sentence("pieces").target) - 1
+    assert found.position("pieces", number) == found.target_words.index(number)
+
+
 def test_what_a_person_is_told_in_the_browser_is_no_traceback_on_the_terminal(runs):
     gradio = pytest.importorskip("gradio", reason="no gradio: pip install -e '.[demo]'")
     from nmt.demo.app import Playground, Situation
 
     with pytest.raises(gradio.Error, match="Click a word") as told:
         Playground([Explorer(runs["gru"], SHORT)])._holding(Situation(), [], "mean")
+    assert not told.value.print_exception
+    explorer = Explorer(runs["gru"], SHORT)
+    longer = Situation(0, LINE, Choices(tuple(range(5, 5 + 50))))
+    with pytest.raises(gradio.Error, match="has 50 pieces") as told:
+        list(Playground([explorer])._translate(gradio.State(), longer, ["words", "mean", "mean"]))
     assert not told.value.print_exception
 
 

@@ -223,6 +223,24 @@ def test_steps_give_what_forced_targets_give(overrides):
     assert [len(each) for each in hypotheses] == [3] * len(src)
 
 
+@pytest.mark.parametrize("words", ["recurrent", "transformer"])
+@pytest.mark.parametrize("attention", ["luong_general", "hierarchical", "none"])
+def test_a_gradient_reaches_every_parameter_in_mixed_precision(attention, words):
+    """A dead one would never train, and DistributedDataParallel refuses it."""
+    model = build(f"attention={attention}", "encoder=hierarchical", f"encoder@encoder.words={words}").float()
+    src, mask = batch_of([ids_of(sizes) for sizes in DOCUMENTS])
+    with torch.autocast("cpu", torch.bfloat16):
+        model(model.encode(src, mask), src).logits.square().sum().backward()
+    assert [name for name, each in model.named_parameters() if each.grad is None] == []
+
+
+def test_either_level_may_limit_the_length():
+    learned = ("encoder=hierarchical", "positions=learned", "attention=hierarchical")
+    for level in ("words", "sentences"):
+        model = build(f"encoder@encoder.{level}=transformer", *learned, "positions.max_length=9")
+        assert model.max_length == 9
+
+
 @torch.no_grad()
 def test_the_first_question_is_the_same_for_all_texts_and_a_label_of_one_piece_is_a_linear_map_of_the_pooled_states():
     model = build("decoder=pooling", "attention=luong_dot")
@@ -320,6 +338,10 @@ def test_words_that_weigh_by_hand():
         ["no", "no", "no", "yes"],
     )
     assert found == {"no": [("not", pytest.approx(0.7))], "yes": []}
+    twice, without_output = [[0.9, 0.1, 0.2]], np.empty((0, 1))
+    words = [["not", "a", "a"], ["not"], ["not"]]
+    found = alignment.weighed_words([twice, without_output, without_output], words, ["no"] * 3)
+    assert found == {"no": []}  # each stands in one text that has an output
 
 
 def test_macro_f1_by_hand_and_its_labels():
@@ -335,6 +357,20 @@ def test_macro_f1_by_hand_and_its_labels():
     assert found["ci"] > 0
     shares = plotting.confusion(labels, table).axes[0].images[0].get_array()
     np.testing.assert_allclose(shares, [[2 / 3, 1 / 3, 0, 0], [0, 0.5, 0, 0.5], [0, 0, 1, 0]])
+
+
+def test_labels_that_are_right_have_no_spread_and_may_have_no_case():
+    references = ["Yes"] * 19 + ["No"]  # a resample may have no No
+    for name in ("ExactMatch", "MacroF1"):
+        scorers = {"cased": getattr(metrics, name)(), "lower": getattr(metrics, name)(lowercase=True)}
+        found = metrics.score_with(scorers, references, references, num_bootstrap=50)
+        assert {(each["score"], each["ci"]) for each in found.values()} == {(100, 0)}
+        lower = [each.lower() for each in references]
+        found = metrics.score_with(scorers, lower, references, num_bootstrap=0)
+        assert [each["score"] for each in found.values()] == [0, 100]
+        assert "case:lc" in found["lower"]["signature"]
+    labels, table = metrics.confusion(["yes"], ["Yes"], lowercase=True)
+    assert (labels, table.tolist()) == (["yes"], [[1, 0]])
 
 
 WORDS = ["a", "bird", "sings", ".", "¶", "nobody", "<b>hears</b>", "it", "."]

@@ -1,6 +1,7 @@
 """Exports compute what the run computes, in the programs that read them, and their READMEs say how."""
 
 import copy
+import io
 import json
 import re
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sentencepiece import SentencePieceProcessor
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt import Run
 from nmt.commands import checks
@@ -33,7 +34,7 @@ TRANSFORMER = (
 TRANSFORMERS = {
     "pre": TRANSFORMER,
     "post": (*TRANSFORMER, *POST),
-    "learned": (*TRANSFORMER, "positions=learned"),
+    "learned": (*TRANSFORMER, "positions=learned", "positions.max_length=40"),
     "untied": (*TRANSFORMER, "model.tie_output=false"),
 }
 # Every kind of encoder, cell, wiring and state between them
@@ -50,6 +51,7 @@ OTHERS = {
         *("encoder=convolutional", "attention=multi_head", "wiring.input_feeding=true"),
         *("normalizer=sparsemax", "model.size=8", "decoder.size=8"),
     ),
+    "location, few positions": ("attention=location", "attention.max_positions=11", *SMALL),
     "transformer and recurrent": (
         *("encoder=transformer", "attention=none", "model.size=8", "decoder.size=8"),
         *("encoder.feedforward_size=8", "encoder.num_heads=2"),
@@ -226,6 +228,52 @@ def test_the_program_beside_the_graphs_translates_as_greedy_search(name, models)
 # ------------------------------------------------------------------------- safetensors, cards, the command
 
 
+@pytest.mark.slow
+def test_a_graph_may_have_more_source_pieces_than_target_pieces(tmp_path):
+    needs("onnx")
+    source, target = (
+        Tokenizer.train(
+            lines * 20, lines * 20, model_type="bpe", joint=True, vocab_size=size, character_coverage=1.0
+        )
+        for lines, size in ((SOURCES, 60), (TARGETS, 40))
+    )
+    own = Tokenizer(*source.models, *target.models)
+    untied = ("model.tie_source=false", *SMALL)
+    assert exported(spread(make_run(tmp_path, *untied, tokenizer=own)), "onnx").is_dir()
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"model_type": "word"},
+        {"add_dummy_prefix": False},
+        {"remove_extra_whitespaces": False},
+        {"treat_whitespace_as_suffix": True},
+        {"model_type": "bpe", "split_by_whitespace": False},
+        {"model_type": "bpe", "user_defined_symbols": ["small"]},
+    ],
+    ids=str,
+)
+def test_a_tokenizer_that_transformers_cannot_copy_is_refused(choices):
+    needs("transformers")
+    from nmt.export.transformers import check_tokenizer
+
+    model = io.BytesIO()
+    settings = {
+        "vocab_size": 30,
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": 2,
+        "eos_id": 3,
+        "hard_vocab_limit": False,
+    }
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(SOURCES * 20), model_writer=model, minloglevel=2, **settings, **choices
+    )
+    with pytest.raises(UserError, match="use format=ctranslate2"):
+        check_tokenizer(Tokenizer(model.getvalue()))
+
+
 def test_plain_weights_can_be_read_without_this_package(models):
     needs("safetensors")
     from safetensors.numpy import load_file
@@ -240,6 +288,8 @@ def test_plain_weights_can_be_read_without_this_package(models):
     tied = set(state) - set(weights)
     kept = [state[name].data_ptr() for name in weights]
     assert all(state[name].data_ptr() in kept for name in tied)
+    named = re.findall(r"^\| `(.*?)` \|", (directory / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert set(named) == set(weights)
     config = json.loads((directory / "config.json").read_text("utf-8"))
     assert config["model"]["encoder"]["size"] == 8
     assert config["eos_id"] == found.tokenizer.eos_id
@@ -249,6 +299,7 @@ def test_plain_weights_can_be_read_without_this_package(models):
     ("format", "name"),
     [
         ("ctranslate2", "pre"),
+        ("ctranslate2", "learned"),
         ("safetensors", "pre"),
         pytest.param("transformers", "pre", marks=pytest.mark.slow),
     ],
@@ -275,7 +326,7 @@ def test_a_card_has_scores_data_and_licence_but_no_paths(models):
     assert str(found.directory) not in card
 
 
-def test_a_card_has_no_scores_of_other_weights(models):
+def test_a_card_has_no_scores_of_other_weights_or_data(models):
     needs("safetensors")
     found = models["pre"]
     (found.directory / "checkpoints" / "last.ckpt").write_bytes(
@@ -287,6 +338,8 @@ def test_a_card_has_no_scores_of_other_weights(models):
     assert "12.35" not in card
     assert "Not scored." in card
     assert "12.35" in (exported(found, "safetensors") / "README.md").read_text("utf-8")
+    (found.directory / "metrics.json").write_text(json.dumps(scores | {"data": {"path": "other"}}), "utf-8")
+    assert "12.35" not in (exported(found, "safetensors") / "README.md").read_text("utf-8")
 
 
 def test_what_cannot_be_exported_is_refused_in_one_line_and_leaves_nothing(models, tmp_path, monkeypatch):
@@ -313,6 +366,11 @@ def test_what_cannot_be_exported_is_refused_in_one_line_and_leaves_nothing(model
     (output / "mine").touch()
     refused(run_composed("export", *command, "format=safetensors"), "is not empty: give a new folder")
     assert [each.name for each in output.iterdir()] == ["mine"]
+    (output / "mine").unlink()
+    (tmp_path / "link").symlink_to(output)
+    ended = run_composed("export", f"run={recurrent}", f"output={tmp_path / 'link'}", "format=safetensors")
+    assert ended.status == 0, ended.err
+    assert (output / "README.md").is_file()
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     refused(

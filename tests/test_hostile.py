@@ -1008,6 +1008,10 @@ def test_a_run_with_a_broken_configuration_does_not_go_on(text, fragment, traine
     refused(command("train", f"resume={run}"), fragment)
 
 
+def test_a_run_goes_on_where_it_is(trained, tmp_path):
+    refused(command("train", f"resume={trained}", f"run_dir={tmp_path}"), "leave out run_dir=")
+
+
 @pytest.mark.parametrize("content", [b"hello, this is no checkpoint\n", b"", b"\x80\x02c", b"PK\x03\x04"])
 def test_what_is_no_checkpoint_is_set_aside(content, trained, tmp_path):
     run = copied(trained, tmp_path)

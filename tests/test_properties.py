@@ -117,6 +117,19 @@ def with_unknowns() -> Tokenizer:
     return Tokenizer.train(LINES, [], model_type="bpe", joint=True, vocab_size=54, character_coverage=1.0)
 
 
+@pytest.fixture(scope="module")
+def as_it_is() -> Tokenizer:
+    return Tokenizer.train(
+        LINES,
+        [],
+        model_type="bpe",
+        joint=True,
+        vocab_size=54,
+        character_coverage=1.0,
+        normalization="identity",
+    )
+
+
 # Letters, numbers, punctuation, symbols and spaces, but for those that SentencePiece treats otherwise than NFKC.
 LITERAL = st.characters(categories=["L", "N", "P", "S", "Z"], exclude_characters="\u2581\ufffd\uff5e")
 ANYTHING = st.characters(codec="utf-8", exclude_characters="\u2581") | st.sampled_from(
@@ -136,7 +149,7 @@ def test_pieces_of_what_was_decoded_give_it_back(with_bytes, text):
     assert with_bytes.decode(with_bytes.encode_target(once)) == once
 
 
-@pytest.mark.parametrize("vocabulary", ["with_bytes", "with_unknowns"])
+@pytest.mark.parametrize("vocabulary", ["with_bytes", "with_unknowns", "as_it_is"])
 @given(text=st.text(ANYTHING.filter(lambda each: unicodedata.category(each) != "Cc"), max_size=20))
 def test_every_word_that_is_not_normalised_away_has_pieces(request, vocabulary, text):
     """Control characters apart: SentencePiece drops them, also those at which Python splits, and joins two words."""
@@ -150,7 +163,7 @@ def test_every_word_that_is_not_normalised_away_has_pieces(request, vocabulary, 
     assert set(words[:-1]) == {index for index, pieces in enumerate(alone) if len(pieces) > 1}
 
 
-@pytest.mark.parametrize("vocabulary", ["with_bytes", "with_unknowns"])
+@pytest.mark.parametrize("vocabulary", ["with_bytes", "with_unknowns", "as_it_is"])
 @given(data=st.data())
 def test_every_word_of_any_hypothesis_has_pieces(request, vocabulary, data):
     tokenizer = request.getfixturevalue(vocabulary)

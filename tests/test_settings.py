@@ -27,6 +27,7 @@ NEEDS = {
     "experiment=evbnews_en_vi": ["data.path=x"],
     "experiment=evbnews_en_vi_transformer": ["data.path=x"],
     "experiment=evbnews_en_vi_transformer_guided": ["data.path=x"],
+    "experiment=multi30k_transformer_guided": ["data.path=x"],
 }
 
 
@@ -186,6 +187,7 @@ from lightning.pytorch.callbacks import Callback
 from pydantic import Field
 
 from nmt.attention import GeneralAttention
+from nmt.data.corpus import read_grammar
 from nmt.encoders import RecurrentEncoder
 
 
@@ -202,6 +204,10 @@ class Encoder(RecurrentEncoder):
     pass
 
 
+def read(**settings):
+    return read_grammar(**settings)
+
+
 class Optimizer(torch.optim.SGD):
     pass
 
@@ -214,6 +220,7 @@ class Count(Callback):
 """
 OWN = [
     "attention._target_=my_lab.Attention",
+    "data.reader._target_=my_lab.read",
     "+attention.scale=2.0",
     "encoder._target_=my_lab.Encoder",
     "optimizer._target_=my_lab.Optimizer",
@@ -262,6 +269,7 @@ def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted
     asked = {
         "train": [f"resume={trained}", "trainer.max_epochs=2"],
         "evaluate": [f"run={trained}", "num_bootstrap=0", "decoding=greedy"],
+        "compare": [f"runs={trained}", "num_bootstrap=2", "num_trials=1"],
         "translate": [f"run={trained}", "decoding=greedy"],
     }
     for name, arguments in asked.items():

@@ -31,12 +31,15 @@ def start(origin: Path, run_dir: Path, *overrides: str):
     return run_composed("train", *TINY, *places, *overrides)
 
 
-def test_a_run_begins_with_the_weights_and_the_tokenizer_of_another(origin, tmp_path):
+def test_a_run_begins_with_the_weights_and_the_tokenizer_of_another(origin, tmp_path, caplog):
     """Without a step that changes them, they are its own at the end, of other text and with another seed."""
+    caplog.set_level("INFO")
     ended = start(
-        origin, tmp_path, "model.size=16", "optimizer.lr=0", "seed=2", "data.tokenizer.sampling=0.1"
+        *(origin, tmp_path, "model.size=16", "optimizer.lr=0", "seed=2", "data.tokenizer.sampling=0.1"),
+        "attention.temperature=2",
     )
     assert ended.status == 0, ended.err
+    assert "the model differs from that of start_from: decoder.attention.temperature 1.0 → 2" in caplog.text
     [before, after] = [
         torch.load(each / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
         for each in (origin, tmp_path)

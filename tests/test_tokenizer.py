@@ -76,6 +76,15 @@ def test_text_survives_encoding_and_decoding(model_type, is_joint):
         assert "".join(pieces_of(tokenizer._source, ids[:-1])).replace("▁", " ").strip() == line
 
 
+def test_text_stays_as_it_is_without_normalization():
+    text = ["ｆｕｌｌ，（cá）…", "a\u0301 b\u200cc"]
+    options = OPTIONS | {"model_type": "bpe", "vocab_size": 30}
+    tokenizer = Tokenizer.train(text * 9, [], **options, normalization="identity")
+    assert tokenizer.decode(tokenizer.encode_target(text)) == text
+    usual = Tokenizer.train(text * 9, [], **options)
+    assert usual.decode(usual.encode_target(text)) == ["full,(cá)...", "á b c"]
+
+
 def test_special_ids_are_named(joint):
     assert (joint.pad_id, joint.unk_id, joint.bos_id, joint.eos_id) == (0, 1, 2, 3)
     assert pieces_of(joint._target, [0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]

@@ -30,13 +30,17 @@ def weighed_words(
 ) -> dict[str, list[tuple[str, float]]]:
     """For each label the words that weigh most in its texts: `{label: [(word, mean weight), ...]}`.
 
-    weights: [T, S] between words; a word's weight in a text is its mean over the output. Words that stand in fewer than
-    3 texts of a label are left out.
+    weights: [T, S] between words; a word's weight in a text is the mean over its places and over the output. Words that
+    stand in fewer than 3 texts of a label are left out, and so are texts without output.
     """
     found: dict[str, dict[str, list[float]]] = {}
     for each, words, label in zip(weights, sources, labels, strict=True):
-        for word, weight in zip(words, as_array(each).mean(axis=0), strict=True):
-            found.setdefault(label, {}).setdefault(word, []).append(float(weight))
+        own: dict[str, list[float]] = {}
+        for word, column in zip(words, as_array(each).T, strict=True):
+            own.setdefault(word, []).extend(column)
+        for word, values in own.items():
+            if values:
+                found.setdefault(label, {}).setdefault(word, []).append(float(np.mean(values)))
     means = {
         label: [(word, float(np.mean(own))) for word, own in words.items() if len(own) >= 3]
         for label, words in sorted(found.items())

@@ -60,7 +60,11 @@ def from_transformers(
             "cross": (outputs.cross_attentions, own, of_decoder),
         }
     elif getattr(outputs, "attentions", None):
-        causal = not any(layer.float().triu(1).any() for layer in outputs.attentions)
+        causal = not any(
+            layer[row][:, list(real)][..., list(real)].float().triu(1).any()
+            for layer in outputs.attentions
+            for row, real in enumerate(own)
+        )
         given = {"decoder" if causal else "encoder": (outputs.attentions, own, own)}
     else:
         raise UserError(

@@ -8,7 +8,8 @@ import numpy as np
 from nmt.alignment import words_from_pieces
 from nmt.analysis.attentions import Attentions
 
-SPECIAL = re.compile(r"\[[A-Z]+\]|<[^<>]+>")  # as [CLS], </s>, <|endoftext|>
+SPECIAL = re.compile(r"\[[A-Z]+\]|<(?!0x)[^<>]+>")  # as [CLS], </s>, <|endoftext|>
+_FALLBACK = re.compile(r"(?:<0x[0-9A-F]{2}>)+")  # SentencePiece's bytes of a character that has no piece
 # How GPT-2 writes the bytes that have no sign of their own.
 _SIGNS = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
 _BYTES = {chr(byte): byte for byte in _SIGNS} | {
@@ -20,7 +21,7 @@ def words_of(tokens: Sequence[str]) -> tuple[list[str], list[int]]:
     """The words that tokens spell, and for each token the number of its word.
 
     A token with `##` goes on (WordPiece); where some have `Ġ` (byte-level BPE) or `▁` (SentencePiece), those begin a
-    word and others go on. A special token is a word of its own. Tokens without any mark are words.
+    word and others go on; `<0xF0>` is a byte. A special token is a word of its own. Tokens without any mark are words.
     """
     mark = next((mark for mark in "Ġ▁" if any(token.startswith(mark) for token in tokens)), None)
     spelled: list[list[str]] = []
@@ -35,7 +36,7 @@ def words_of(tokens: Sequence[str]) -> tuple[list[str], list[int]]:
         spelled[-1].append(token if special else text)
         numbers.append(len(spelled) - 1)
         after_special = special
-    words = ["".join(parts) for parts in spelled]
+    words = [_FALLBACK.sub(_from_fallback, "".join(parts)) for parts in spelled]
     return [_from_bytes(word) for word in words] if mark == "Ġ" else words, numbers
 
 
@@ -43,6 +44,10 @@ def _from_bytes(word: str) -> str:
     if any(sign not in _BYTES for sign in word):
         return word
     return bytes(_BYTES[sign] for sign in word).decode("utf-8", errors="replace")
+
+
+def _from_fallback(found: re.Match[str]) -> str:
+    return bytes.fromhex(re.sub("<0x|>", "", found[0])).decode("utf-8", errors="replace")
 
 
 def between_words(attentions: Attentions) -> Attentions:

@@ -35,9 +35,8 @@ class LocationAttention(Attention):
         self.projection = kernels.Linear(query_size, max_positions, bias=False)  # W
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
-        num_positions = keys.size(1)
-        scores = self.projection(query)[..., :num_positions]  # [B, T, min(S, max_positions)]
-        return nn.functional.pad(scores, (0, num_positions - scores.size(-1)), value=float("-inf"))
+        length = keys.size(1)
+        return nn.functional.pad(self.projection(query), (0, length), value=float("-inf"))[..., :length]
 
 
 class LocalAttention(Attention):

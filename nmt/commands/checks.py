@@ -24,7 +24,7 @@ OF_OTHER_MEASUREMENTS = (
     *("attentions", "variants", "compare", "corpora", "startup"),
     *("num_decode_batches", "decode_length", "beam_size", "int8"),
 )
-OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "max_pairs")
+OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "normalization", "max_pairs")
 
 
 def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
@@ -59,6 +59,10 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
             raise UserError(f"{key} is for training: evaluate.py takes a split as it is; leave it out")
     if cfg.output is None and not isinstance(cfg.run, str):
         raise UserError("an ensemble has no run directory of its own: give output=DIR")
+    if cfg.output not in (None, cfg.run) and (Path(cfg.output) / "config.yaml").exists():
+        raise UserError(
+            f"output={cfg.output} is the directory of a run, whose scores these are not: give another"
+        )
     check_folders(cfg, folders=["output"])
     check_run(cfg)
 

@@ -22,7 +22,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     runs = [read_run(directory, cfg.split) for directory in find_runs(cfg.runs)]
     check_digests(runs)
     if cfg.refs is None:
-        sources, references = read_text(runs[0], cfg.split)
+        sources, references = read_text(runs[0], cfg.split, cfg.trusted)
     else:
         sources, references = None, list(read_lines(Path(cfg.refs)))
     lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so

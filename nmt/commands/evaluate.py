@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from nmt.errors import UserError
 from nmt.run.building import build, make_scorers
@@ -11,6 +11,7 @@ from nmt.run.checks import check_decoding
 from nmt.run.data import stored_data
 from nmt.run.directory import Run, open_run
 from nmt.run.scores import report, write_scores
+from nmt.settings import flat
 
 
 def evaluate(cfg: DictConfig) -> dict:
@@ -36,6 +37,10 @@ def evaluate(cfg: DictConfig) -> dict:
         weights = f", mean of the last {cfg.average} checkpoints"
     if cfg.int8:
         scores["int8"] = True
+    if given := {
+        key: value for key, value in flat(OmegaConf.to_container(cfg.data)).items() if value is not None
+    }:
+        scores["data"] = given
     if not isinstance(cfg.run, str):
         scores["ensemble"] = [str(Path(each).resolve()) for each in cfg.run]
     elif cfg.output is not None:

@@ -16,7 +16,7 @@ def export(cfg: DictConfig) -> None:
     """Write the run and a model card into a new folder; with `push`, upload it to the Hub."""
     weights = {key: cfg[key] for key in ("checkpoint", "average")}
     run = Run.load(cfg.run, device="cpu", trusted=cfg.trusted, **weights)
-    module, output = importlib.import_module(f"nmt.export.{cfg.format}"), Path(cfg.output)
+    module, output = importlib.import_module(f"nmt.export.{cfg.format}"), Path(cfg.output).resolve()
     more = {} if cfg.quantization is None else {"quantization": cfg.quantization}
     began = time.monotonic()
     with new_folder(output) as folder:

@@ -23,6 +23,7 @@ class Vocabulary(TypedDict, total=False):
     vocab_size: Count
     joint: bool
     character_coverage: Annotated[float, Field(ge=0.98, le=1)]
+    normalization: Literal["nmt_nfkc", "nfkc", "identity"]
     max_pairs: Count
     sampling: NonNegative
     lowercase: bool

@@ -119,10 +119,10 @@ def check_digests(runs: Sequence[ScoredRun]) -> None:
             )
 
 
-def read_text(run: ScoredRun, split: str) -> tuple[list[str], list[str]]:
+def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[list[str], list[str]]:
     """The sources and references that a run was scored on. Raises UserError where its data no longer hold them."""
     try:
-        dataset = read_whole(stored_data(run.config.data), [split])[split]
+        dataset = read_whole(stored_data(run.config.data), [split], trusted=trusted)[split]
     except (UserError, OSError) as error:
         raise UserError(f"{run.directory}: {error}; or give the references with refs=FILE") from error
     sources, references = list(dataset["src"]), list(dataset["tgt"])

@@ -79,6 +79,7 @@ def _tsv_cells(path: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _csv_cells(path: Path) -> Iterator[tuple[str, list[str]]]:
+    csv.field_size_limit(2**31 - 1)  # the default refuses a text of 131,072 characters
     reader = csv.reader(read_lines(path, with_ends=True), strict=True)
     begun = 1  # the line where a row begins; text in quotes may go on over several lines
     try:

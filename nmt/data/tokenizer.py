@@ -15,6 +15,7 @@ from nmt.errors import UserError
 from nmt.files import write_together
 
 MODEL_TYPES = ("unigram", "bpe")
+NORMALIZATION = "nmt_nfkc"  # SentencePiece's own default
 _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 # Part of what a model follows from: another number of threads adds in another order and gives another model.
 _NUM_THREADS = 4
@@ -63,9 +64,11 @@ class Tokenizer:
         character_coverage: float,
         lowercase: bool = False,
         documents: bool = False,
+        normalization: str = NORMALIZATION,
     ) -> "Tokenizer":
         """A vocabulary of exactly `vocab_size` pieces, special ones included: one for both sides, or one each.
 
+        `normalization` is SentencePiece's rule by which text is rewritten before it is cut, on the target side too.
         With `documents`, `SEPARATOR` is always one piece. The same lines give the same model. Raises UserError where
         the text is empty or `vocab_size` does not suit it.
         """
@@ -75,6 +78,7 @@ class Tokenizer:
             "model_type": model_type,
             "vocab_size": vocab_size,
             "character_coverage": character_coverage,
+            "normalization_rule_name": normalization,
         }
         if documents:
             options["user_defined_symbols"] = [_SPACE + SEPARATOR]

@@ -22,7 +22,7 @@ class DecodingSettings:
     """
 
     beam_size: Width = 5
-    length_alpha: Annotated[NonNegative, Field(le=100)] = 1.0  # the penalty of a long text stays finite
+    length_alpha: Annotated[NonNegative, Field(le=10)] = 1.0  # the penalty of a long text stays finite
     coverage_beta: NonNegative = 0.0
     sample: bool = False
     temperature: Annotated[float, Field(ge=1e-6, allow_inf_nan=False)] = 1.0  # quotients stay finite

@@ -152,7 +152,10 @@ class Playground:
             if time.monotonic() - last >= BETWEEN_FRAMES:
                 yield {self.text: text}
                 last = time.monotonic()
-        now = replace(now, explored=explorer.explore(now.line, now.choices), position=None)
+        try:
+            now = replace(now, explored=explorer.explore(now.line, now.choices), position=None)
+        except ValueError as error:  # one piece more than a translation may have
+            raise gr.Error(str(error), print_exception=False) from error
         assert now.explored is not None
         said = views.message(explorer, now.line, now.choices, now.explored)
         layer, head = self._layers_and_heads(now.number, *looks[1:])

@@ -92,7 +92,7 @@ class Explored:
 
     def position(self, unit: Unit, number: int) -> int | None:
         """The position of a piece, or of a word's first piece; None if it has no alternatives."""
-        if unit == "words":
+        if unit == "words" or self.weights is None:  # words are drawn then
             return self.target_words.index(number) if number in self.target_words else None
         return number if number < len(self.ids) else None
 

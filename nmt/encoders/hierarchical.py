@@ -66,7 +66,8 @@ class HierarchicalEncoder(Encoder):
         self.pooling = AttentionPooling(self.words.output_size)
         self.sentences = sentences(embedding=Vectors(self.words.output_size), dropout=dropout)
         self.output_size, self.summary_size = self.words.output_size, self.sentences.summary_size
-        self.max_length = self.words.max_length
+        limits = (self.words.max_length, self.sentences.max_length)  # a text has no more sentences than words
+        self.max_length = min((each for each in limits if each is not None), default=None)
         if self.sentences.output_size != self.output_size:
             raise ValueError(
                 f"words have states of width {self.output_size}, sentences of width {self.sentences.output_size}: "
@@ -86,7 +87,7 @@ class HierarchicalEncoder(Encoder):
         vectors, weights = self.pooling(states, inside)
         of_words = states.new_zeros(*layout.places.shape, self.output_size)
         of_words[is_sentence] = states
-        pooled = states.new_zeros(*is_sentence.shape, self.output_size)
+        pooled = vectors.new_zeros(*is_sentence.shape, self.output_size)
         pooled[is_sentence] = vectors
         pooling = weights.new_zeros(layout.places.shape)
         pooling[is_sentence] = weights

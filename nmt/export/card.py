@@ -16,7 +16,8 @@ def card(
 ) -> str:
     """The model card: model, `usage`, scores with their signatures, data and licence.
 
-    checkpoint, average: the weights, as `Run.load` has them; scores of other weights are left out.
+    checkpoint, average: the weights, as `Run.load` has them; scores of other weights are left out,
+    and so are those of other data.
     """
     front: dict[str, Any] = {"license": license, "pipeline_tag": "translation", "tags": ["translation"]}
     if run.languages is not None:
@@ -65,7 +66,7 @@ def _scores(run: Run, checkpoint: str, average: int | None) -> str:
             continue
         scores = json.loads(file.read_text("utf-8"))
         scored = scores.get("checkpoint", "best"), scores.get("average"), scores.get("int8", False)
-        if scored != (checkpoint, average, False):
+        if scored != (checkpoint, average, False) or "data" in scores:
             continue
         beam = f", beam {scores['decoding']['beam_size']}" if "decoding" in scores else ""
         for name, found in scores.items():

@@ -52,6 +52,7 @@ def write(run: Run, directory: Path, quantization: str | None = None) -> str:
     names = ("joint.model",) * 2 if tokenizer.joint else ("src.model", "tgt.model")
     lower = ".lower()" if tokenizer.lowercase else ""
     never = [target[tokenizer.pad_id], target[tokenizer.bos_id]]
+    limit = min(256, len(table(decoder)))
     return f"""`pip install ctranslate2 sentencepiece`, then, beside this file:
 
 ```python
@@ -62,14 +63,15 @@ translator = ctranslate2.Translator(".", device="cpu")  # compute_type="int8" is
 source = sentencepiece.SentencePieceProcessor(model_file="{names[0]}")
 target = sentencepiece.SentencePieceProcessor(model_file="{names[1]}")
 pieces = source.encode("TEXT"{lower}, out_type=str)
-result = translator.translate_batch([pieces], beam_size=5, suppress_sequences={[[each] for each in never]})
+never = {[[each] for each in never]}
+result = translator.translate_batch([pieces], beam_size=5, suppress_sequences=never, max_decoding_length={limit})
 print(target.decode(result[0].hypotheses[0]))
 ```
 
 A text has at most {len(table(encoder)):,} pieces. CTranslate2 ranks the hypotheses of a beam by log p / |y|^alpha, the
 program that trained this model by log p / ((5 + |y|) / 6)^alpha: with a beam above 1 a few translations differ.
-CTranslate2 stops a translation after 256 pieces (`max_decoding_length`); the training program's limit depends on the
-source's length."""
+CTranslate2 stops a translation after {limit} pieces (`max_decoding_length`); the training program's limit depends on
+the source's length."""
 
 
 def _set_stack(spec: Any, side: TransformerEncoder | TransformerDecoder, *, pre_norm: bool) -> None:

@@ -199,7 +199,7 @@ def _check(model: Translator, directory: Path) -> None:
         outputs = [each.name for each in encoder.get_outputs()]
         known = dict(zip(outputs, encoder.run(None, {"src": src.numpy()}), strict=True))
         worst = _difference(list(known.values()), _flat((memory, state))[0])
-        for piece in src.unbind(dim=1)[:4]:
+        for piece in (src % model.output.out_features).unbind(dim=1)[:4]:
             expected = model.step(piece, state, memory, need_weights=model.has_attention)
             state = expected.state
             known["piece"] = piece.numpy()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from omegaconf import OmegaConf
-from safetensors.torch import save_model
+from safetensors.torch import load_file, save_model
 
 from nmt.run.directory import Run
 
@@ -13,7 +13,8 @@ LIBRARY = None
 
 def write(run: Run, directory: Path) -> str:
     """Write model.safetensors, config.json and the SentencePiece models; returns usage instructions."""
-    save_model(run.translator, str(directory / "model.safetensors"), metadata={"format": "pt"})
+    file = str(directory / "model.safetensors")
+    save_model(run.translator, file, metadata={"format": "pt"})
     tokenizer = run.tokenizer
     config = {
         "model": OmegaConf.to_container(run.config.model, resolve=True),
@@ -25,14 +26,14 @@ def write(run: Run, directory: Path) -> str:
     }
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     tokenizer.save(directory)
-    state = run.translator.state_dict()
-    rows = "\n".join(f"| `{name}` | {' x '.join(map(str, each.shape))} |" for name, each in state.items())
+    stored = load_file(file)
+    rows = "\n".join(f"| `{name}` | {' x '.join(map(str, each.shape))} |" for name, each in stored.items())
     return f"""`pip install safetensors`, then, beside this file:
 
 ```python
 from safetensors.numpy import load_file
 
-weights = load_file("model.safetensors")  # tied weights are stored once, under the first name
+weights = load_file("model.safetensors")  # tied weights are stored once, under one of their names
 ```
 
 `config.json` has the model's settings and the special ids, the `.model` files are SentencePiece's. The gates of a GRU

@@ -42,6 +42,7 @@ def write(run: Run, directory: Path) -> str:
             "format=transformers needs one embedding of a joint vocabulary: use format=ctranslate2"
         )
     tokenizer = run.tokenizer
+    check_tokenizer(tokenizer)
     length = len(table(encoder))
     sides: dict[str, Any] = {}
     for key, side in (("encoder", encoder), ("decoder", decoder)):
@@ -143,6 +144,24 @@ def _weights(parts: Parts) -> dict[str, Tensor]:
     found["lm_head.weight"] = model.output.weight[:, order]
     found["final_logits_bias"] = model.output.bias.unsqueeze(0)
     return {name: each.detach().clone().contiguous() for name, each in found.items()}
+
+
+def check_tokenizer(tokenizer: own.Tokenizer) -> None:
+    """Raise UserError for a SentencePiece model, of the person's own, that `fast_tokenizer` would not copy."""
+    proto = ModelProto.FromString(tokenizer.models[0])
+    spec, trained = proto.normalizer_spec, proto.trainer_spec
+    is_bpe = trained.model_type == trained.BPE
+    if (
+        trained.model_type not in (trained.UNIGRAM, trained.BPE)
+        or not (spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces)
+        or trained.treat_whitespace_as_suffix
+        or (is_bpe and not trained.split_by_whitespace)
+        or (is_bpe and any(each.type == each.USER_DEFINED for each in proto.pieces))
+    ):
+        raise UserError(
+            "format=transformers has no tokenizer that cuts text as this SentencePiece model does: "
+            "use format=ctranslate2"
+        )
 
 
 def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTrainedTokenizerFast:

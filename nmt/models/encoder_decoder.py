@@ -61,7 +61,9 @@ class EncoderDecoder(Translator):
             summary_size=self.encoder.summary_size,
             dropout=dropout,
         )
-        if not self.decoder.has_attention:
+        if not self.decoder.has_attention or (
+            self.encoder.reads_documents and not self.decoder.needs_documents
+        ):
             self.encoder.keep_summary_only()
         if self.decoder.needs_documents and not self.encoder.reads_documents:
             raise ValueError("this attention weighs the sentences of a document: set encoder=hierarchical")

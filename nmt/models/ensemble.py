@@ -42,7 +42,7 @@ class EnsembleTranslator(Translator):
 
     @property
     def reads_documents(self) -> bool:
-        return self.members[0].reads_documents
+        return any(member.reads_documents for member in self.members)
 
     @property
     def max_length(self) -> int | None:

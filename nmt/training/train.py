@@ -25,7 +25,7 @@ from nmt.run.building import build, build_parts, build_translator, check, reads_
 from nmt.run.data import read_splits, stored_data
 from nmt.run.directory import Run
 from nmt.run.files import load_config, write_atomically
-from nmt.settings import GROUPS, key_of
+from nmt.settings import GROUPS, flat, key_of, say
 from nmt.training import launch, resume
 from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, TensorBoard, summarize
 from nmt.training.checks import check_lengths, check_monitors, check_parts, check_stream
@@ -90,6 +90,7 @@ def train(
     module = make_module(cfg, tokenizer, datamodule, trainer)
     if origin is not None:
         copy_weights(origin, module.translator)
+        log_differences(origin.config.model, cfg.model)
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
     for name in ("resume", "trusted"):  # of this start, not of the run
         resolved.pop(name, None)
@@ -152,7 +153,8 @@ def prepare_tokenizer(data: DictConfig, splits: dict[str, Any], run_dir: Path, *
     tokenizer = make_tokenizer(data, splits["train"])
     tokenizer.save(run_dir / "tokenizer")
     if data.tokenizer.model is not None:  # how it was trained is not known here
-        data.tokenizer.update(model_type=None, character_coverage=None, vocab_size=tokenizer.src_vocab_size)
+        unknown = {"model_type": None, "character_coverage": None, "normalization": None}
+        data.tokenizer.update(unknown, vocab_size=tokenizer.src_vocab_size)
     return tokenizer
 
 
@@ -193,6 +195,15 @@ def copy_weights(origin: Run, translator: Translator) -> None:
         raise UserError(
             f"start_from={origin.directory} has another model than this run, choose that one's: {reason}"
         ) from error
+
+
+def log_differences(there: DictConfig, here: DictConfig) -> None:
+    """Say which settings of the model are not those of the run that this one starts from, as heads have no weights."""
+    old, new = (flat(OmegaConf.to_container(each, resolve=True)) for each in (there, here))
+    if lines := [
+        f"{key} {say(old.get(key))} → {say(value)}" for key, value in new.items() if value != old.get(key)
+    ]:
+        log.info("the model differs from that of start_from: %s", ", ".join(lines))
 
 
 @contextlib.contextmanager
@@ -253,12 +264,14 @@ def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> Checkpoints:
 def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
     """Continue the run in the directory `cfg.resume`, with what the overrides change of its configuration."""
     run_dir = Path(cfg.resume).resolve()
+    keys = [key_of(override) for override in overrides]
+    if "run_dir" in keys:
+        raise UserError(f"resume= goes on in {run_dir}: leave out run_dir=")
     loaded: Any = OmegaConf.to_container(load_config(run_dir))
     if not isinstance(loaded.get("run_dir"), str):
         raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no run_dir")
     stored = resume.moved(loaded, loaded["run_dir"], str(run_dir))
     cfg.run_dir = str(run_dir)
-    keys = [key_of(override) for override in overrides]
     wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
     keys_given = [key for key in keys if key not in ("resume", "trusted")]
     config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from nmt.data import pairs
 from nmt.data.cache import cached_tokenizer
 from nmt.data.streaming import TextStream
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import NORMALIZATION, Tokenizer
 from nmt.errors import UserError
 from nmt.run.building import reads_lowercase
 
@@ -35,6 +35,8 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
     }
     # Only what is set is part of the key of a cache.
     keywords |= {name: True for name in ("lowercase", "documents") if settings.get(name)}
+    if settings.get("normalization", NORMALIZATION) != NORMALIZATION:
+        keywords["normalization"] = settings.normalization
     if isinstance(train, TextStream):
         src = (row[0] for row in train.first_pairs(settings.max_pairs))
         tgt = (row[1] for row in train.first_pairs(settings.max_pairs))

@@ -70,7 +70,11 @@ class ScoreValidation(Callback):
         if trainer.is_global_zero:
             self._write_samples(trainer, data, rows, translations)
             if "macro_f1" in self.scorers:
-                labels, counts = metrics.confusion([translations[row] for row in rows], references)
+                labels, counts = metrics.confusion(
+                    [translations[row] for row in rows],
+                    references,
+                    lowercase=self.scorers["macro_f1"].lowercase,
+                )
                 image = plotting.to_array(plotting.confusion(labels, counts))
                 log_image(trainer, "val/confusion", image, trainer.global_step)
 
