@@ -19,7 +19,6 @@ RECORDS = Path(__file__).parent / "results"
 LEFT_OUT = (  # these say nothing of the model
     "log_dir=",
     "run_dir=",
-    "data.path=multi30k",
     "trainer.enable_progress_bar=",
     "callbacks.alignments=null",
 )
@@ -38,6 +37,7 @@ def load(name: str) -> dict[str, Any]:
 def command_of(run: dict[str, Any]) -> str:
     """The settings that a run was started with, without where it was kept."""
     words = [word for word in run["command"].split()[2:] if not word.startswith(LEFT_OUT)]
+    words = [word for word in words if word != "data.path=multi30k"]
     return f"`{' '.join(words)}`" if words else "the defaults"
 
 
@@ -258,6 +258,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "evbnews": lambda: options("evbnews"),
     "evbnews_lengths": lambda: lengths("evbnews"),
     "r_drop": lambda: options("r_drop"),
+    "r_drop_en_de": lambda: options("r_drop_en_de"),
+    "first_phase": lambda: options("first_phase"),
+    "multi30k_transformer": lambda: options("multi30k_transformer"),
     "race_parts": lambda: means("speedrun_parts"),
     "growth_lengths": lambda: growth("lengths"),
     "growth_widths": lambda: growth("widths"),
