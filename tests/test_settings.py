@@ -253,7 +253,7 @@ def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted
     trained = tmp_path / "run"
     given = [*TINY, *OWN, f"data.cache_dir={tmp_path / 'cache'}", f"run_dir={trained}"]
     untrusted = (
-        "my_lab.Encoder: a run may not build this; if you trust the module my_lab, add trusted=[my_lab]"
+        "my_lab.read: a run may not build this; if you trust the module my_lab, add trusted=[my_lab]"
     )
     refused(command("train", *given), untrusted)
     assert not (trained / "config.yaml").exists()
