@@ -260,7 +260,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "evbnews_lengths": lambda: lengths("evbnews"),
     "r_drop": lambda: options("r_drop"),
     "r_drop_en_de": lambda: options("r_drop_en_de"),
-    "first_phase": lambda: options("first_phase"),
+    "multi30k_tried": lambda: options("multi30k_tried"),
     "multi30k_transformer": lambda: options("multi30k_transformer"),
     "race_parts": lambda: means("speedrun_parts"),
     "growth_lengths": lambda: growth("lengths"),
