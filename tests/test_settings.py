@@ -252,9 +252,7 @@ def command(monkeypatch, tmp_path):
 def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted(command, tmp_path):
     trained = tmp_path / "run"
     given = [*TINY, *OWN, f"data.cache_dir={tmp_path / 'cache'}", f"run_dir={trained}"]
-    untrusted = (
-        "my_lab.read: a run may not build this; if you trust the module my_lab, add trusted=[my_lab]"
-    )
+    untrusted = "my_lab.read: a run may not build this; if you trust the module my_lab, add trusted=[my_lab]"
     refused(command("train", *given), untrusted)
     assert not (trained / "config.yaml").exists()
     refused(

@@ -147,12 +147,12 @@ class Playground:
         """Show the growing greedy translation, then the result of the search with its attention and n-best list."""
         explorer = self.explorers[now.number]
         last = -BETWEEN_FRAMES
-        for text in explorer.stream(now.line, now.choices):
-            # The browser needs longer to show a piece than the model to find it
-            if time.monotonic() - last >= BETWEEN_FRAMES:
-                yield {self.text: text}
-                last = time.monotonic()
         try:
+            for text in explorer.stream(now.line, now.choices):
+                # The browser needs longer to show a piece than the model to find it
+                if time.monotonic() - last >= BETWEEN_FRAMES:
+                    yield {self.text: text}
+                    last = time.monotonic()
             now = replace(now, explored=explorer.explore(now.line, now.choices), position=None)
         except ValueError as error:  # one piece more than a translation may have
             raise gr.Error(str(error), print_exception=False) from error
