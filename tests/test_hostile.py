@@ -12,6 +12,7 @@ import pickle
 import resource
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -965,6 +966,18 @@ def test_a_validation_set_inside_training_is_warned_of(trained, caplog):
     TranslationDataModule(splits, Tokenizer.load(trained / "tokenizer"), **settings, guided=False)
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.message.startswith("3 of 10 val pairs are training pairs too")
+
+
+def test_references_that_the_vocabulary_rewrites_are_warned_of(trained, caplog):
+    decomposed = [unicodedata.normalize("NFD", each) for each in ("một ngôi nhà", "con mèo ngủ .")]
+    splits = {
+        "train": Dataset.from_dict({"src": ["a house"], "tgt": ["ngôi nhà"]}),
+        "val": Dataset.from_dict({"src": ["one house", "the cat sleeps ."], "tgt": decomposed}),
+    }
+    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
+    TranslationDataModule(splits, Tokenizer.load(trained / "tokenizer"), **settings, guided=False)
+    [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.message.startswith("100 % of the validation references hold characters")
 
 
 # What another process does, or an earlier run has left.

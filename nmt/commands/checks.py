@@ -59,12 +59,14 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
             raise UserError(f"{key} is for training: evaluate.py takes a split as it is; leave it out")
     if cfg.output is None and not isinstance(cfg.run, str):
         raise UserError("an ensemble has no run directory of its own: give output=DIR")
-    if cfg.output not in (None, cfg.run) and (Path(cfg.output) / "config.yaml").exists():
+    check_folders(cfg, folders=["output"])
+    check_run(cfg)
+    runs = [cfg.run] if isinstance(cfg.run, str) else []  # an ensemble is none of its members
+    its_own = cfg.output is None or Path(cfg.output).resolve() in [Path(each).resolve() for each in runs]
+    if not its_own and (Path(cfg.output) / "config.yaml").exists():
         raise UserError(
             f"output={cfg.output} is the directory of a run, whose scores these are not: give another"
         )
-    check_folders(cfg, folders=["output"])
-    check_run(cfg)
 
 
 def translate(cfg: DictConfig, overrides: Sequence[str]) -> None:

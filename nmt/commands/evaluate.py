@@ -37,9 +37,8 @@ def evaluate(cfg: DictConfig) -> dict:
         weights = f", mean of the last {cfg.average} checkpoints"
     if cfg.int8:
         scores["int8"] = True
-    if given := {
-        key: value for key, value in flat(OmegaConf.to_container(cfg.data)).items() if value is not None
-    }:
+    data = flat(OmegaConf.to_container(cfg.data, resolve=True))
+    if given := {key: value for key, value in data.items() if value is not None}:
         scores["data"] = given
     if not isinstance(cfg.run, str):
         scores["ensemble"] = [str(Path(each).resolve()) for each in cfg.run]

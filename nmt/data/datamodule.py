@@ -24,19 +24,6 @@ from nmt.errors import UserError
 log = logging.getLogger(__name__)
 
 
-def _warn_of_rewriting(references: list[str], tokenizer: Tokenizer) -> None:
-    """Warn where the vocabulary cannot spell many references as they stand."""
-    written = tokenizer.decode(tokenizer.encode_target(references))
-    wanted = [" ".join((each.lower() if tokenizer.lowercase else each).split()) for each in references]
-    share = sum(one != other for one, other in zip(written, wanted, strict=True)) / len(references)
-    if share > 0.05:
-        log.warning(
-            "%.0f %% of the validation references hold characters that the vocabulary rewrites or does not know: no "
-            "translation can equal them. See data.tokenizer.normalization and character_coverage",
-            100 * share,
-        )
-
-
 class TranslationDataModule(L.LightningDataModule):
     """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
 
@@ -66,7 +53,13 @@ class TranslationDataModule(L.LightningDataModule):
         self.seed, self.guided = seed, guided
         self._collate = partial(collate, pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id)
         self.val_text = splits["val"]
-        _warn_of_rewriting(self.val_text["tgt"][:1000], tokenizer)
+        some = self.val_text["tgt"][:1000]
+        if (share := tokenizer.count_rewritten(some) / len(some)) > 0.05:
+            log.warning(
+                "%.0f %% of the validation references hold characters that the vocabulary rewrites or does not know: "
+                "no translation can equal them. See data.tokenizer.normalization and character_coverage",
+                100 * share,
+            )
         self.val = pairs.encode(splits["val"], tokenizer)
         self._rows = {"val": Rows.of(self.val)}
         self._pair_sampler = None

@@ -173,6 +173,12 @@ class Tokenizer:
         """
         return [self._target.decode([int(row[place]) for place in self._text_places(row)]) for row in rows]
 
+    def count_rewritten(self, lines: Sequence[str]) -> int:
+        """The number of target lines that `decode` cannot give back, however they are spaced."""
+        written = self.decode(self.encode_target(lines))
+        wanted = [" ".join(line.split()) for line in self._cased(lines)]
+        return sum(one != other for one, other in zip(written, wanted, strict=True))
+
     def align_source(self, text: str) -> tuple[list[int], list[int]]:
         """The ids of `encode_source` for one line, and the index of each one's word in `text.split()`, -1 for the end.
 

@@ -56,4 +56,6 @@ class Encoder(nn.Module, ABC):
         return self(src, src_mask), None
 
     def keep_summary_only(self) -> None:
-        """Drop what only the states need, for a decoder without attention: its weights would get no gradient."""
+        """Drop what only the states need (of a document those of its sentences), for a decoder that does not read them:
+        its weights would get no gradient.
+        """

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from omegaconf import OmegaConf
-from safetensors.torch import load_file, save_model
+from safetensors import safe_open
+from safetensors.torch import save_model
 
 from nmt.run.directory import Run
 
@@ -26,8 +27,10 @@ def write(run: Run, directory: Path) -> str:
     }
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     tokenizer.save(directory)
-    stored = load_file(file)
-    rows = "\n".join(f"| `{name}` | {' x '.join(map(str, each.shape))} |" for name, each in stored.items())
+    state = run.translator.state_dict()
+    with safe_open(file, framework="pt") as stored:
+        names = sorted(stored.keys(), key=list(state).index)
+    rows = "\n".join(f"| `{name}` | {' x '.join(map(str, state[name].shape))} |" for name in names)
     return f"""`pip install safetensors`, then, beside this file:
 
 ```python

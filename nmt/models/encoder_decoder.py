@@ -61,9 +61,10 @@ class EncoderDecoder(Translator):
             summary_size=self.encoder.summary_size,
             dropout=dropout,
         )
-        if not self.decoder.has_attention or (
-            self.encoder.reads_documents and not self.decoder.needs_documents
-        ):
+        reads_states = (
+            self.decoder.needs_documents if self.encoder.reads_documents else self.decoder.has_attention
+        )
+        if not reads_states:
             self.encoder.keep_summary_only()
         if self.decoder.needs_documents and not self.encoder.reads_documents:
             raise ValueError("this attention weighs the sentences of a document: set encoder=hierarchical")

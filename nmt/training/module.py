@@ -62,10 +62,8 @@ class TranslationModule(L.LightningModule):
         self.progress: dict[str, str] = {}  # what the progress bar shows
         self._window_tokens: list[Tensor] = []  # since the last optimizer step
         self._since_log: list[LossSum] = []
-        self._before_resuming = (
-            0.0,
-            0.0,
-        )  # loss and tokens since the last logged step, of the run before this start
+        # Loss and tokens since the last logged step, of the run before this start
+        self._before_resuming = (0.0, 0.0)
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
         self.lr = float("nan")  # of the last optimizer step
         self._logged_step = 0  # the last

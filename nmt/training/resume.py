@@ -84,11 +84,7 @@ def changed(
     config = copy.deepcopy(stored)
     keys = list(keys)
     for key in keys:
-        if key in (
-            "callbacks",
-            "data",
-            "trainer",
-        ):  # they hold what may not change, or not without being asked
+        if key in ("callbacks", "data", "trainer"):  # they hold what may not change, or not unasked
             raise UserError(
                 f"a run that goes on cannot choose {key} anew as a whole, which would also set what you did not name: "
                 "give single keys, such as trainer.devices=2, data.path=DIR or callbacks.alignments=null"
