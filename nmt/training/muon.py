@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ class Muon(torch.optim.Optimizer):
     initialisation records their number (`nmt.layers.initialisation.joins`). The factor gives the update the root mean
     square of Adam's usual updates (Liu et al. 2025), so both share one learning rate `lr`. All other
     weights (embeddings, the output layer, biases, gains, and convolutions and poolings, which torch initialises) are
-    updated by Adam with `betas` and `eps` (Kingma & Ba 2015).
+    updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Muon(torch.optim.Optimizer):
         num_iterations: Count,
         betas: tuple[float, float],
         eps: float,
+        dtype: Literal["float32", "bfloat16"] = "float32",
     ) -> None:
         parameters = list(params)
         hidden = [each for each in parameters if hasattr(each, "num_maps")]
@@ -47,6 +48,7 @@ class Muon(torch.optim.Optimizer):
             "eps": eps,
         }
         super().__init__([{"params": hidden}, {"params": others}], defaults)
+        self._dtype = getattr(torch, dtype)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -77,7 +79,8 @@ class Muon(torch.optim.Optimizer):
                 by_shape[pair[0].shape].append(pair)
         for shape, pairs in by_shape.items():
             weights, directions = zip(*pairs, strict=True)
-            steps = orthogonal(torch.stack(directions), num_iterations=group["num_iterations"])
+            stacked = torch.stack(directions).to(self._dtype)
+            steps = orthogonal(stacked, num_iterations=group["num_iterations"]).to(directions[0].dtype)
             torch._foreach_add_(weights, steps.unbind(), alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
 
     def _step_others(self, group: dict[str, Any]) -> None:
