@@ -256,6 +256,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "diversification": lambda: options("diversification"),
     "diversification_en_de": lambda: options("diversification_en_de"),
     "evbnews": lambda: options("evbnews"),
+    "evbnews_wide": lambda: options("evbnews_wide"),
     "evbnews_r_drop": lambda: options("evbnews_r_drop"),
     "evbnews_lengths": lambda: lengths("evbnews"),
     "r_drop": lambda: options("r_drop"),

@@ -25,6 +25,7 @@ NEEDS = {
     "data=files": ["data.path=x", "data.src_lang=en", "data.tgt_lang=vi"],
     "experiment=bible_grc_en": ["data.path=x"],
     "experiment=evbnews_en_vi": ["data.path=x"],
+    "experiment=evbnews_en_vi_wide": ["data.path=x"],
     "experiment=evbnews_en_vi_transformer": ["data.path=x"],
     "experiment=evbnews_en_vi_transformer_guided": ["data.path=x"],
     "experiment=multi30k_transformer_guided": ["data.path=x"],
