@@ -218,10 +218,18 @@ def readme_results() -> str:
     for run in load("multi30k_fast")["runs"][:2]:
         score = f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}"
         lines.append(["Multi30k de→en, 4 epochs", command_of(run), score, "–"])
+    with_r_drop = [run["bleu"] for run in load("r_drop")["runs"][1:]]
+    score = f"{statistics.mean(with_r_drop):.1f} ± {statistics.stdev(with_r_drop):.1f}"
+    lines.append(["Multi30k de→en, test 2016, 2 seeds", "`experiment=multi30k_gru_r_drop`", score, "–"])
+    chosen = ("_gru_ema", "_gru_ema data.src_lang=en data.tgt_lang=de", "_ema trainer.max_epochs=24",
+              "_lower data.src_lang=en data.tgt_lang=de")  # fmt: skip
     for row in load("earlier")["scores"]:
-        if row["seeds"] > 1 and "max_epochs=14" not in row["settings"]:
+        if row["seeds"] > 1 and row["settings"].endswith(chosen):
             score = f"{row['bleu']} ± {row['std']}"
             lines.append([f"{row['data']}, {row['seeds']} seeds", f"`{row['settings']}`", score, "–"])
+    [wide] = load("evbnews_wide")["runs"]
+    score = f"{wide['bleu']:.1f} ± {wide['bleu_ci']:.1f}"
+    lines.append(["EVBNews en→vi, in bfloat16", "`experiment=evbnews_en_vi_wide`", score, "–"])
     return aligned(lines)
 
 
