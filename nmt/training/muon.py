@@ -23,7 +23,8 @@ class Muon(torch.optim.Optimizer):
     initialisation records their number (`nmt.layers.initialisation.joins`). The factor gives the update the root mean
     square of Adam's usual updates (Liu et al. 2025), so both share one learning rate `lr`. All other
     weights (embeddings, the output layer, biases, gains, and convolutions and poolings, which torch initialises) are
-    updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`.
+    updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`,
+    by default the weights'.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Muon(torch.optim.Optimizer):
         num_iterations: Count,
         betas: tuple[float, float],
         eps: float,
-        dtype: Literal["float32", "bfloat16"] = "float32",
+        dtype: Literal["float32", "bfloat16"] | None = None,
     ) -> None:
         parameters = list(params)
         hidden = [each for each in parameters if hasattr(each, "num_maps")]
@@ -48,7 +49,7 @@ class Muon(torch.optim.Optimizer):
             "eps": eps,
         }
         super().__init__([{"params": hidden}, {"params": others}], defaults)
-        self._dtype = getattr(torch, dtype)
+        self._dtype = None if dtype is None else getattr(torch, dtype)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -79,8 +80,11 @@ class Muon(torch.optim.Optimizer):
                 by_shape[pair[0].shape].append(pair)
         for shape, pairs in by_shape.items():
             weights, directions = zip(*pairs, strict=True)
-            stacked = torch.stack(directions).to(self._dtype)
-            steps = orthogonal(stacked, num_iterations=group["num_iterations"]).to(directions[0].dtype)
+            stacked = torch.stack(directions)
+            steps = orthogonal(
+                stacked.to(self._dtype or stacked.dtype), num_iterations=group["num_iterations"]
+            )
+            steps = steps.to(stacked.dtype)
             torch._foreach_add_(weights, steps.unbind(), alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
 
     def _step_others(self, group: dict[str, Any]) -> None:
