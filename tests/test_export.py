@@ -25,6 +25,8 @@ from tests.test_align import SMALL, SOURCES, TARGETS, make_run
 
 ROOT = CONFIGS.parent
 REAL = ROOT.parent / "shared/data"
+# A SentencePiece model of the person's own
+OWN = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, "hard_vocab_limit": False}
 GREEDY = DecodingSettings(beam_size=1, length_alpha=0.0)
 POST = ("encoder.pre_norm=false", "decoder.pre_norm=false")
 TRANSFORMER = (
@@ -57,7 +59,13 @@ OTHERS = {
         *("encoder.feedforward_size=8", "encoder.num_heads=2"),
     ),
 }
-LINES = [*SOURCES, "now the  house </s> here", "a", " small house "]
+LINES = [
+    *SOURCES,
+    "now the  house </s> here",
+    "a",
+    " small house ",
+    "the\u0301 ca\u0302\u0301t",
+]  # the last: decomposed
 
 
 def needs(format: str) -> None:
@@ -172,6 +180,44 @@ def test_transformers_gives_the_same_ids_logits_and_translations(name, models):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "identity"])
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_any_text_has_the_same_ids_in_transformers(model_type, normalization):
+    """The names of special pieces, blanks that are no spaces, and letters that are written in two characters."""
+    needs("transformers")
+    from nmt.export.transformers import fast_tokenizer
+
+    own = Tokenizer.train(
+        *(SOURCES * 20, [*TARGETS, "</s> <pad> <unk>", "th\u1ebf gi\u1edbi"] * 20),
+        **{"model_type": model_type, "joint": True, "vocab_size": 40, "character_coverage": 1.0},
+        normalization=normalization,
+    )
+    lines = [*LINES, "<s>a</s> <pad><unk>", "a\u00a0", "\u3000a\tb", "the\u0302\u0301 gio\u031b\u0301i"]
+    assert fast_tokenizer(own, model_max_length=10**9)(lines)["input_ids"] == own.encode_source(lines)
+
+
+@pytest.mark.slow
+def test_what_is_written_in_bytes_is_read_back_by_transformers():
+    needs("transformers")
+    from nmt.export.transformers import fast_tokenizer
+
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(SOURCES * 20),
+        model_writer=model,
+        minloglevel=2,
+        **OWN,
+        byte_fallback=True,
+        vocab_size=300,
+    )
+    own = Tokenizer(model.getvalue())
+    theirs = fast_tokenizer(own, model_max_length=10**9)
+    [ids] = theirs(["the € house"])["input_ids"]
+    assert [ids] == own.encode_source(["the € house"])
+    assert theirs.decode(ids, skip_special_tokens=True) == "the € house"
+
+
+@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_every_line_of_real_text_has_the_same_ids(model_type):
@@ -259,16 +305,13 @@ def test_a_tokenizer_that_transformers_cannot_copy_is_refused(choices):
     from nmt.export.transformers import check_tokenizer
 
     model = io.BytesIO()
-    settings = {
-        "vocab_size": 30,
-        "pad_id": 0,
-        "unk_id": 1,
-        "bos_id": 2,
-        "eos_id": 3,
-        "hard_vocab_limit": False,
-    }
     SentencePieceTrainer.train(
-        sentence_iterator=iter(SOURCES * 20), model_writer=model, minloglevel=2, **settings, **choices
+        sentence_iterator=iter(SOURCES * 20),
+        model_writer=model,
+        minloglevel=2,
+        vocab_size=30,
+        **OWN,
+        **choices,
     )
     with pytest.raises(UserError, match="use format=ctranslate2"):
         check_tokenizer(Tokenizer(model.getvalue()))
@@ -409,7 +452,7 @@ def test_an_export_is_pushed_whole(models, monkeypatch):
     assert "README.md" in there.kept["me/en-vi"]
 
 
-@pytest.mark.parametrize("fault", [OSError("no\nnetwork"), hub.HFValidationError("a bad name")])
+@pytest.mark.parametrize("fault", [OSError("no\nnetwork"), hub.HTTPError("a bad\nname"), ValueError("Invalid metadata")])
 def test_what_the_hub_refuses_is_one_line_and_the_folder_stays(fault, models, monkeypatch, tmp_path):
     needs("safetensors")
     command = [

@@ -1,6 +1,7 @@
 """The README.md of an export: a model card with the front matter that the Hub reads."""
 
 import json
+import re
 from typing import Any
 
 import yaml
@@ -19,9 +20,11 @@ def card(
     checkpoint, average: the weights, as `Run.load` has them; scores of other weights are left out,
     and so are those of other data.
     """
-    front: dict[str, Any] = {"license": license, "pipeline_tag": "translation", "tags": ["translation"]}
-    if run.languages is not None:
-        front["language"] = list(dict.fromkeys(run.languages))
+    front: dict[str, Any] = {"license": license}
+    # The Hub takes codes of ISO 639 alone: pt of pt_BR; a column of labels has none, and is no translation
+    codes = [re.split("[-_]", each)[0].lower() for each in run.languages or ()]
+    if codes and all(re.fullmatch("[a-z]{2,3}", each) for each in codes):
+        front |= {"language": list(dict.fromkeys(codes)), "pipeline_tag": "translation"}
     if library is not None:
         front["library_name"] = library
     pair = "Text to text" if run.languages is None else " to ".join(run.languages)

@@ -3,12 +3,9 @@
 from pathlib import Path
 
 import huggingface_hub
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.errors import HTTPError  # of the library that this version of the client uses
 
 from nmt.errors import UserError
-
-# The Hub's client raises their errors too; its version decides which of them it uses
-_HTTP_LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2", "requests")
 
 
 def check(name: str) -> None:
@@ -26,10 +23,8 @@ def push(directory: Path, name: str) -> str:
     try:
         hub.create_repo(name, exist_ok=True)
         return str(hub.upload_folder(repo_id=name, folder_path=directory, commit_message="Export"))
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
+    except (HTTPError, ValueError, OSError) as error:
         said = " ".join(str(error).split())
-    except Exception as error:
-        if type(error).__module__.split(".")[0] not in _HTTP_LIBRARIES:
-            raise
-        said = " ".join(str(error).split())
-    raise UserError(f"push={name}: {said}; {directory} is whole, it can be pushed by hand with `hf upload`")
+        raise UserError(
+            f"push={name}: {said}; {directory} is whole, it can be pushed by hand with `hf upload`"
+        ) from error

@@ -1,7 +1,6 @@
 """Greedy translation of standard input with encoder.onnx and step.onnx, line by line."""
 
 import json
-import sys
 from itertools import islice
 from pathlib import Path
 
@@ -64,6 +63,7 @@ class Translator:
 
 if __name__ == "__main__":
     translator = Translator()
-    lines = (line.rstrip("\n") for line in sys.stdin)
-    while batch := list(islice(lines, BATCH)):
-        print("\n".join(translator.translate(batch)), flush=True)
+    with open(0, encoding="utf-8", newline="\n") as stdin, open(1, "w", encoding="utf-8") as stdout:
+        lines = (line.removesuffix("\n").removesuffix("\r") for line in stdin)
+        while batch := list(islice(lines, BATCH)):
+            print("\n".join(translator.translate(batch)), file=stdout, flush=True)

@@ -165,13 +165,17 @@ def check_tokenizer(tokenizer: own.Tokenizer) -> None:
 
 
 def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTrainedTokenizerFast:
-    """The joint vocabulary as a fast tokenizer of transformers: the same ids for the same text, with one exception.
+    """The joint vocabulary as a fast tokenizer of transformers: the same ids for the same text, with two exceptions.
 
     Two segmentations of a unigram model with the same pieces in another order have equal probability. SentencePiece
-    takes the one that rounding favours; this tokenizer may take the other.
+    takes the one that rounding favours; this tokenizer may take the other. It lower-cases a final Σ to σ.
     """
     proto = ModelProto.FromString(tokenizer.models[0])
-    pieces = [(each.piece, each.score) for each in proto.pieces]
+    # With a space, which no text has once it is ▁: "</s>" in a text is text
+    pieces = [
+        (f" {each.piece}" if each.type in (each.CONTROL, each.UNKNOWN) else each.piece, each.score)
+        for each in proto.pieces
+    ]
     trained = proto.trainer_spec
     if trained.model_type == trained.UNIGRAM:
         fast = Tokenizer(Unigram(pieces, unk_id=tokenizer.unk_id, byte_fallback=trained.byte_fallback))
@@ -179,23 +183,25 @@ def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTra
         fast = Tokenizer(_bpe(pieces, tokenizer.unk_id, byte_fallback=trained.byte_fallback))
     steps: list[Any] = [normalizers.Lowercase()] if tokenizer.lowercase else []
     if proto.normalizer_spec.precompiled_charsmap:
-        steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
-    steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+        # It knows composed letters alone
+        steps += [normalizers.NFC(), normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)]
+    steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     fast.normalizer = normalizers.Sequence(steps)
     fast.pre_tokenizer = pre_tokenizers.Metaspace(
         prepend_scheme="always", split=trained.model_type == trained.BPE
     )
-    fast.decoder = decoders.Metaspace(prepend_scheme="always")
+    spaces = decoders.Metaspace(prepend_scheme="always")
+    fast.decoder = decoders.Sequence([decoders.ByteFallback(), spaces]) if trained.byte_fallback else spaces
     names = {each: pieces[getattr(tokenizer, f"{each}_id")][0] for each in ("pad", "unk", "bos", "eos")}
     fast.post_processor = processors.TemplateProcessing(
-        single=f"$A {names['eos']}", special_tokens=[(names["eos"], tokenizer.eos_id)]
+        single=["$A", names["eos"]], special_tokens=[(names["eos"], tokenizer.eos_id)]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=fast,
         model_max_length=model_max_length,
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
-        split_special_tokens=True,  # "</s>" in a text is text
+        split_special_tokens=True,
         **{f"{key}_token": name for key, name in names.items()},
     )
 
