@@ -23,8 +23,8 @@ SPLITS = ("train", "val", "test")
 class Group(NamedTuple):
     """A group of choices, `configs/NAME/*.yaml`.
 
-    recorded: the choice is written down with a run. in_name: it is part of a run's name. changeable: all of the group's
-    settings may change when a run is resumed.
+    recorded: the choice is written down with a run. in_name: it is part of a run's name. changeable: its settings may
+    change when a run is resumed, but for `resume.FIXED`.
     """
 
     name: str
@@ -43,8 +43,10 @@ GROUPS = (
     Group("attention", "the published score with its published wiring", recorded=True, in_name=True),
     Group("wiring", "how the decoder uses the attention, which brings its own", recorded=True),
     Group("normalizer", "from scores to weights", recorded=True),
-    Group("content", "what local_m, local_p and multi_head score with", recorded=True),
-    Group("positions", "how Transformer layers know the order of words", recorded=True),
+    Group(
+        "content", "what local_m, local_p, multi_head, sentences and hierarchical score with", recorded=True
+    ),
+    Group("positions", "how Transformer and convolutional layers know the order of words", recorded=True),
     Group("optimizer", "the update rule", recorded=True),
     Group("scheduler", "the learning rate over time", recorded=True),
     Group("averaging", "whether averaged weights are validated, kept and scored", recorded=True),

@@ -83,7 +83,7 @@ _MIXING = {
     aten._index_put_impl_.default,
 }
 # Others take single numbers of the CPU beside the device's tensors, but these do not.
-_JOINING = {aten.cat.default, aten.stack.default}
+_JOINING = {aten.cat.default, aten.stack.default, aten._fused_adam_.default}
 # The CPU waits for what these give, which depends on the numbers.
 _WAITING = {aten._local_scalar_dense.default, aten.nonzero.default, aten.equal.default}
 _waits = 0

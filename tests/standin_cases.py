@@ -253,8 +253,16 @@ def test_a_run_on_a_device_is_that_of_the_cpu(tmp_path, name):
 
 
 @pytest.mark.filterwarnings("ignore:You're resuming")  # our sampler has the position
-def test_a_run_on_a_device_goes_on_from_between_two_logged_steps(tmp_path):
-    shared = [*TINY, *RUNS["gru"], *THERE, "scheduler=constant", "trainer.max_epochs=9"]
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_run_on_a_device_goes_on_from_between_two_logged_steps(tmp_path, optimizer):
+    shared = [
+        *TINY,
+        *RUNS["gru"],
+        *THERE,
+        "scheduler=constant",
+        "trainer.max_epochs=9",
+        f"optimizer={optimizer}",
+    ]
     for name, steps in {"whole": 5, "parts": 3}.items():
         train(tmp_path / name, *shared, f"trainer.max_steps={steps}")
     changes = [f"resume={tmp_path / 'parts'}", "trainer.max_steps=5"]

@@ -406,7 +406,7 @@ def test_a_start_that_fails_says_why(monkeypatch):
     monkeypatch.setattr(starts, "TRAIN", (sys.executable, "-c", says))
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("benchmark", overrides=["name=tiny"])
-        with pytest.raises(UserError, match=r"did not start: train\.py: error: no such file"):
+        with pytest.raises(UserError, match=r"failed: train\.py: error: no such file"):
             starts.startup_seconds(cfg, [])
 
 
@@ -493,6 +493,8 @@ def test_what_corpora_cost_is_told_for_each_size(really, tmp_path, capsys, monke
         (["growth=[lengths]", "axes.lengths=[0]"], "axes.lengths=.*greater than or equal to 1"),
         (["growth=[lengths]", "attentions=[none]"], "attentions= has no effect with growth="),
         (["growth=[lengths]", "compare=[README.md,README.md]"], "compare= has no effect with growth="),
+        (["growth=[lengths]", "speedrun=multi30k_speedrun"], "speedrun= has no effect with growth="),
+        (["compare=[README.md,README.md]", "output=a.json"], "output= has no effect with compare="),
         (["growth=[lengths]", "output=growth.png"], "output=growth.png: .* give output=FILE.json"),
     ],
 )

@@ -583,6 +583,7 @@ MORE = [
     (["align", "run=nowhere", "method=best"], "method=best: "),
     (["compare"], "runs is required"),
     (["compare", "runs=nowhere", "split=dev"], "split=dev: "),
+    (["compare", "runs=nowhere", "length_bounds=[5,3]"], "give rising numbers"),
     (["compare", "runs=nowhere", "refs=missing"], "missing: no such file"),
     (["benchmark", "modle=gru"], "unknown configuration key 'modle'"),
     (["benchmark", "num_batches=null"], "num_batches=null: "),

@@ -424,7 +424,6 @@ def test_a_broken_run_directory_is_named(sweep, file, text, message):
         ("split=dev", "^split=dev: Input should be 'train', 'val' or 'test'"),
         ("num_bootstrap=1", "need resamples"),
         ("num_bootstrap=-5", "^num_bootstrap=-5: Input should be greater"),
-        ("length_bounds=[5,3]", "give rising numbers"),
         ("split=val", "has no metrics_val.json"),
     ],
 )

@@ -3,6 +3,7 @@
 import codecs
 import csv
 import gzip
+import io
 import json
 import os
 import subprocess
@@ -210,6 +211,11 @@ def test_columns_say_which_language_the_links_count_first(tmp_path):
 # What is refused. Each case: the files (a str is UTF-8 text), then what the message must hold.
 
 GOOD = '{"en": "a", "de": "b"}\n'
+NOT_UTF8 = [pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]  # from 0 to 2: these two bytes
+NOT_TEXT = io.BytesIO()
+pq.write_table(
+    pa.table({"en": pa.Array.from_buffers(pa.string(), 1, [None, *NOT_UTF8]), "de": ["b"]}), NOT_TEXT
+)
 REFUSED = {
     "nothing there": ({"notes.md": "hello"}, r"has no train as .jsonl, .*or as .en with .de.*it holds notes.md"),
     "empty folder": ({}, r"it is empty"),
@@ -232,6 +238,7 @@ REFUSED = {
     "counts": ({"train.en": "a\nb\n", "train.de": "a\nb\nc"}, r"train.en has 2, .*train.de has 3; line i"),
     "align count": ({"train.en": "a\n", "train.de": "a\n", "train.align": "0-0\n\n"}, r"train.align has 2"),
     "latin-1": ({"train.en": b"a\ncaf\xe9 b\n", "train.de": "a\nb\n"}, r"en, line 2: not UTF-8 .*0xe9 at position 4"),
+    "cesu-8": ({"train.en": b"a\n\xed\xa0\x80\n", "train.de": "b\nb\n"}, r"train.en, line 2: not UTF-8"),
     "utf-16": ({"train.jsonl": GOOD.encode("utf-16")}, r"train.jsonl, line 1: not UTF-8"),
     "utf-16 no mark": ({"train.jsonl": GOOD.encode("utf-16-le")}, r"line 1: a NUL byte; it must be UTF-8"),
     "nul": ({"train.en": "a\nb\0c\n", "train.de": "a\nb\n"}, r"train.en, line 2: a NUL byte"),
@@ -256,6 +263,8 @@ REFUSED = {
     "cut gzip": ({"train.jsonl.gz": gzip.compress(GOOD.encode() * 99)[:-12]}, r"broken, cut off or no gzip"),
     "bad parquet": ({"train.parquet": b"PAR1 nonsense"}, r"train.parquet is broken or no Parquet"),
     "empty parquet": ({"train.parquet": b""}, r"train.parquet is broken or no Parquet"),
+    "cut parquet": ({"train.parquet": NOT_TEXT.getvalue()[:300]}, r"train.parquet is broken or no Parquet"),
+    "parquet bytes": ({"train.parquet": NOT_TEXT.getvalue()}, r"train.parquet is broken.*utf-8"),
     "shard missing": ({"train-00001-of-00002.parquet": b""}, r"should hold 2 shards of train, but has train-00001"),
     "two sets of shards": (
         {"train-00000-of-00002.jsonl": GOOD, "train-00001-of-00003.jsonl": GOOD},
@@ -263,6 +272,7 @@ REFUSED = {
     ),
     "links": ({"train.en": "a\n", "train.de": "b\n", "train.align": "0:0\n"}, r"align, line 1: .*'0:0' is not .* i-j"),
     "far link": ({"train.en": "a\n", "train.de": "b c\n", "train.align": "2-0\n"}, r"link 2-0 .*1 words and de 2"),
+    "link of 5000 digits": ({"train.jsonl": GOOD[:-2] + ', "alignment": "0-' + "9" * 5000 + '"}\n'}, r"link '0-9999"),
     "link number": ({"train.jsonl": '{"en": "a", "de": "b", "alignment": 3}\n'}, r'"alignment" is 3, not text'),
     "some links": (
         {"train.jsonl": '{"en": "a", "de": "b", "alignment": "0-0"}\n' + GOOD},

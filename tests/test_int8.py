@@ -268,12 +268,6 @@ def test_translate_and_evaluate_take_the_key(tmp_path, capsys):
 # --- what is refused ------------------------------------------------------------------------------------
 
 
-def test_training_in_bytes_is_refused(tmp_path):
-    run = Run.load(make_run(tmp_path, *CASES["transformer"]), device="cpu", int8=True)
-    with pytest.raises(UserError, match="train with int8=false"):
-        run.translator.train()
-
-
 def test_another_device_is_refused():
     with pytest.raises(UserError, match=r"int8=true is for the CPU.*meta.*device=cpu"):
         quantise(nn.Sequential(nn.Linear(4, 4, device="meta")).eval(), leave=Attention)

@@ -170,6 +170,7 @@ def fit_and_validate(module: TranslationModule, tmp_path, **settings) -> L.Train
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        num_sanity_val_steps=0,  # as every run of the package
         default_root_dir=str(tmp_path),
         **settings,
     )

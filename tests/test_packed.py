@@ -76,6 +76,8 @@ def test_a_block_lays_a_weight_out_once_also_where_it_is_part_of_another(monkeyp
         usual.setattr(packed, "LARGE", 25)
         assert pooled_map(weight) is None  # it is small
     assert pooled_map(weight) is None
+    with torch.no_grad(), kernels.packed_weights(), kernels.using("plain"):
+        assert pooled_map(weight) is None
     with torch.no_grad(), kernels.packed_weights():
         assert pooled_map(weight) is pooled_map(weight)
         assert pooled_map(weight[:, :2]) is pooled_map(weight[:, :2])

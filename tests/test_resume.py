@@ -21,6 +21,7 @@ from nmt.commands.starting import arguments_for_training
 from nmt.data import grammar
 from nmt.errors import UserError
 from nmt.run.files import load_config
+from nmt.run.provenance import commands_of, note_resumption
 from nmt.training import resume
 from nmt.training import train as train_module
 from nmt.training.callbacks import Interrupted, ScoreValidation
@@ -444,6 +445,7 @@ def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):
     assert "decoding.beam_size: 5 -> 2 would change nothing" in log_of(moved_to)
     assert go_on(moved_to, "trainer.max_epochs=2") == 0, log_of(moved_to)
     assert "trainer.max_epochs: 1 -> 2" in log_of(moved_to)
+    assert "trainer.max_epochs=2" in (moved_to / ".hydra" / "resumed.yaml").read_text()
     assert train(long, [*constant, "trainer.max_epochs=2"]) == 0, log_of(long)
     assert_same_run(moved_to, long)
     assert not short.exists()
@@ -536,6 +538,18 @@ def test_what_may_change_is_said_and_a_reader_follows_its_data():
     assert STORED["trainer"]["max_epochs"] == 6
 
 
+def test_the_command_of_a_run_says_how_it_was_resumed(tmp_path):
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "overrides.yaml").write_text("- trainer.max_epochs=2\n- data.columns=[a,b]\n")
+    for epochs in (3, 4):
+        note_resumption(tmp_path, ["resume=RUN_DIR", f"++trainer.max_epochs={epochs}"])
+    assert commands_of(tmp_path) == (
+        "python scripts/train.py trainer.max_epochs=2 'data.columns=[a,b]'; "
+        "python scripts/train.py resume=RUN_DIR trainer.max_epochs=3; "
+        "python scripts/train.py resume=RUN_DIR trainer.max_epochs=4"
+    )
+
+
 @pytest.mark.parametrize(
     ("wanted", "key", "message"),
     [
@@ -579,6 +593,10 @@ def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way(
     own = {"callbacks": {"score": written["metrics"]}}
     with pytest.raises(UserError, match=r"callbacks\.score\.bleu\.lowercase cannot change"):
         resume.changed(stored("x"), own, ["callbacks.score.bleu.lowercase"], written={})
+    with pytest.raises(UserError, match=r"callbacks\.score\.macro_f1 cannot change"):
+        resume.changed(
+            stored("x"), {"callbacks": {"score": {"macro_f1": 1}}}, ["callbacks.score.macro_f1"], written={}
+        )
     config, _ = resume.changed(stored("val/loss"), wanted, keys, written=written)
     assert config["callbacks"]["early_stopping"]["monitor"] == "val/loss"
 

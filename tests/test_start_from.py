@@ -54,8 +54,10 @@ def test_a_run_begins_with_the_weights_and_the_tokenizer_of_another(origin, tmp_
 
 def test_a_run_cannot_start_from_another_model_or_choose_the_vocabulary(origin, tmp_path):
     refused(
-        start(origin, tmp_path), "another model than this run", "size mismatch for encoder.embedding.weight"
+        start(origin, tmp_path),
+        "does not fit the configured model",
+        "size mismatch for encoder.embedding.weight",
     )
     vocabulary = "data.tokenizer.vocab_size=200"
     refused(start(origin, tmp_path, vocabulary), "data.tokenizer.vocab_size has no effect with start_from=")
-    refused(start(tmp_path / "nothing", tmp_path), "no such run directory")
+    refused(start(tmp_path / "nothing", tmp_path), "is not a run directory")

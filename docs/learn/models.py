@@ -36,7 +36,8 @@ def trained(*overrides: str, base: str = BASE) -> nmt.Run:
     """The model that these settings on top of `base` train; it is trained where it is not kept yet."""
     package = Path(nmt.__file__).parent
     parts = ("attention", "data", "decoders", "encoders", "kernels", "layers", "models", "training")
-    sources = [file for part in parts for file in sorted((package / part).rglob("*.py"))]
+    files = [file for part in parts for file in sorted((package / part).rglob("*.*"))]
+    sources = [file for file in files if file.suffix in (".py", ".tsv")]  # .tsv: the words of the grammar
     key = hashlib.sha256(repr((tuple(base.split()), overrides)).encode())
     for file in (*sources, *sorted(CONFIGS.rglob("*.yaml"))):
         key.update(file.read_bytes())

@@ -131,10 +131,6 @@ class CoverageAttention(AdditiveAttention):
     def init_past(self, mask: Tensor) -> Tensor:
         return torch.zeros(mask.shape, dtype=self.v.dtype, device=mask.device)
 
-    def score(self, query: Tensor, keys: Any) -> Tensor:
-        """Scores before anything is covered."""
-        return super().score(query, keys[0])
-
     def forward(
         self,
         query: Tensor,

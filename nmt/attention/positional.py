@@ -117,7 +117,7 @@ class PredictiveLocalAttention(LocalAttention):
 
     def centres(self, query: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
         score = self.position_score(torch.tanh(self.position_projection(query))).squeeze(-1)  # [B, T]
-        # Half precision has no number between one position and the next but near the first.
+        # bfloat16 has only whole numbers above 128, and not all of them above 256.
         share = torch.sigmoid(score.to(torch.promote_types(score.dtype, torch.float32)))
         return lengths.unsqueeze(1) * share
 

@@ -53,5 +53,5 @@ def watch(command: Sequence[str], what: str) -> Start:
         said.seek(0)
         lines = said.read().strip().splitlines() if process.returncode else []
     if process.returncode:
-        raise UserError(f"{what} did not start: {lines[-1] if lines else process.returncode}")
+        raise UserError(f"{what} failed: {lines[-1] if lines else process.returncode}")
     return Start(seconds, peak or None)

@@ -30,7 +30,7 @@ from nmt.run.building import quantise
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.files import write_atomically
-from nmt.run.provenance import provenance
+from nmt.run.provenance import provenance, typed
 from nmt.settings import key_of
 from nmt.training.vocabulary import make_tokenizer
 
@@ -45,7 +45,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """
     check(cfg)
     device = pick_device(cfg.device)
-    origin = provenance("benchmark", overrides, device)  # with the load before this adds to it
+    origin = provenance(typed("benchmark", overrides), device)  # with the load before this adds to it
     variants = compose_variants(cfg, overrides)
     bar: Any = tqdm(total=3 + len(variants) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
     with bar, tempfile.TemporaryDirectory() as directory:

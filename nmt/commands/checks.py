@@ -21,7 +21,7 @@ from nmt.settings import key_of
 # Settings of the data that only training reads
 OF_TRAINING = ("max_length", "max_ratio", "max_tokens", "streaming", "buffer_pairs", "tokenizer")
 OF_OTHER_MEASUREMENTS = (
-    *("attentions", "variants", "compare", "corpora", "startup"),
+    *("attentions", "variants", "compare", "corpora", "speedrun", "target", "startup"),
     *("num_decode_batches", "decode_length", "beam_size", "int8"),
 )
 OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "normalization", "max_pairs")
@@ -116,25 +116,27 @@ def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for files and runs that are not there."""
+    """Raise UserError for files and runs that are not there, and for bounds of lengths that do not rise."""
+    bounds = list(cfg.length_bounds)
+    if not bounds or bounds != sorted(set(bounds)):
+        raise UserError(f"length_bounds={bounds}: give rising numbers of words, such as [10,20,30]")
+    check_folders(cfg, folders=["output"])
     _check_inputs(cfg.refs)
     find_runs(cfg.runs)
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for files that are not there or could not be written, and for settings that growth= does not
-    read; variants are checked one by one later."""
-    if OmegaConf.is_list(cfg.compare):
-        _check_inputs(*cfg.compare)
+    """Raise UserError for files that are not there or could not be written, and for settings that growth= or compare=
+    does not read; variants are checked one by one later."""
     check_folders(cfg, "output")
-    if cfg.growth is not None:
-        for key in map(key_of, overrides):
-            if key in OF_OTHER_MEASUREMENTS:
-                raise UserError(f"{key}= has no effect with growth=: leave it out")
-        if cfg.output is not None and Path(cfg.output).suffix != ".json":
-            raise UserError(
-                f"output={cfg.output}: growth= writes FILE.json and FILE.png: give output=FILE.json"
-            )
+    for key in map(key_of, overrides):
+        if cfg.growth is not None and key in OF_OTHER_MEASUREMENTS:
+            raise UserError(f"{key}= has no effect with growth=: leave it out")
+        if cfg.growth is None and cfg.compare is not None and key != "compare":
+            raise UserError(f"{key}= has no effect with compare=: leave it out")
+    _check_inputs(*(cfg.compare or []))
+    if cfg.growth is not None and cfg.output is not None and Path(cfg.output).suffix != ".json":
+        raise UserError(f"output={cfg.output}: growth= writes FILE.json and FILE.png: give output=FILE.json")
 
 
 def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:

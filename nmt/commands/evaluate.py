@@ -15,7 +15,7 @@ from nmt.settings import flat
 
 
 def evaluate(cfg: DictConfig) -> dict:
-    """Translate the split, write metrics.json and hypotheses.txt into the run directory, print the scores."""
+    """Translate the split, write metrics.json and hypotheses.txt to the run directory or `output`, print the scores."""
     how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
     run = open_run(cfg.run, **how)
     decoding = build(cfg.decoding)

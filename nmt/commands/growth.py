@@ -21,7 +21,7 @@ from nmt.commands.training_step import build_step
 from nmt.data.batching import Batch
 from nmt.run.device import pick_device
 from nmt.run.files import write_atomically
-from nmt.run.provenance import provenance
+from nmt.run.provenance import provenance, typed
 from nmt.settings import key_of
 
 LENGTH = 20  # pieces per side, unless lengths are the axis
@@ -32,7 +32,9 @@ def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Print and return the cost at each value of the axes in `cfg.growth`. With `output` FILE.json, write it there and
     draw it in FILE.png."""
     device = pick_device(cfg.device)
-    origin = provenance("benchmark", overrides, device)  # records the machine's load before the measurements
+    origin = provenance(
+        typed("benchmark", overrides), device
+    )  # records the machine's load before the measurements
     settings = [each for each in overrides if key_of(each).partition(".")[0] != "data"]
     values = {axis: sorted(set(cfg.axes[axis])) for axis in cfg.growth}
     parts = sum(len(each) * (1 if axis == "corpora" else cfg.repeats + 2) for axis, each in values.items())

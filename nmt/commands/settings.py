@@ -209,7 +209,7 @@ def _values(kinds: Any, cfg: DictConfig) -> dict[str, Any]:
     for key, kind in get_type_hints(kinds).items():
         if key in cfg and not OmegaConf.is_missing(cfg, key) and not OmegaConf.is_interpolation(cfg, key):
             value = cfg[key]
-            if is_typeddict(kind):
+            if is_typeddict(kind) and OmegaConf.is_dict(value):
                 found[key] = _values(kind, value)
             else:
                 found[key] = (

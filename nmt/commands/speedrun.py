@@ -22,7 +22,7 @@ from nmt.plotting import learning_curves, to_png
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.files import write_atomically
-from nmt.run.provenance import provenance
+from nmt.run.provenance import provenance, typed
 from nmt.settings import key_of
 
 TOLD = (
@@ -65,7 +65,7 @@ def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             for name, command in (("here", here), ("plain loop", loop)):
                 curves[name].append(validations(command, f"{name}, seed {seed}"))
     result = {
-        **provenance("benchmark", overrides, pick_device("auto")),
+        **provenance(typed("benchmark", overrides), pick_device("auto")),
         "target": cfg.target,
         "seconds": {name: [seconds_to(cfg.target, each) for each in runs] for name, runs in curves.items()},
         "curves": curves,

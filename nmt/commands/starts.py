@@ -19,7 +19,7 @@ from nmt.errors import UserError
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.files import write_atomically
-from nmt.run.provenance import provenance
+from nmt.run.provenance import provenance, typed
 from nmt.settings import key_of
 from nmt.training.vocabulary import make_tokenizer
 
@@ -75,7 +75,7 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
     results = [corpus_cost(cfg, settings, number) for number in sizes]
     print(measure.corpora_table(results))
     if cfg.output is not None:
-        result = {**provenance("benchmark", overrides, pick_device(cfg.device)), "corpora": results}
+        result = {**provenance(typed("benchmark", overrides), pick_device(cfg.device)), "corpora": results}
         write_atomically(Path(cfg.output), json.dumps(result, indent=2) + "\n")
     return results
 

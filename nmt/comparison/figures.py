@@ -30,8 +30,8 @@ def compare(
     `systems` are other programs' translations by the name of their file: rows without the figures of a run.
 
     Keys: run, directory, seed; NAME, NAME_ci, NAME_signature, NAME_p_bootstrap, NAME_p_randomization for a
-    metric; aer, num_parameters, steps, seconds, tokens_per_second, attention/NAME, command, commit and machine where
-    they were written.
+    metric; aer, num_parameters, steps, seconds, tokens_per_second, attention/NAME, importance/NAME, command, commit and
+    machine where they were written.
     Raises UserError where hypotheses and references do not match in number.
     """
     texts = [(str(run.directory), run.hypotheses) for run in runs] + list(systems.items())
@@ -112,8 +112,6 @@ def score_by_length(
     `bounds` are the most words in each bucket but the last, which has no end: [10, 20] gives 0-10, 11-20 and
     21+. A bucket without sentences is left out. scores is [runs, buckets].
     """
-    if not bounds or bounds[0] < 1 or list(bounds) != sorted(set(bounds)):
-        raise UserError(f"length_bounds={list(bounds)}: give rising numbers of words, such as [10,20,30]")
     rows_by_bucket: dict[int, list[int]] = {}
     for row, line in enumerate(sources):
         rows_by_bucket.setdefault(bisect.bisect_left(bounds, len(line.split())), []).append(row)

@@ -37,7 +37,10 @@ NAMING_GROUPS = (
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """A run directory that evaluation has been to. choices: the file that each config group was set to."""
+    """The scores and translations of one split, with the configuration of the run that made them.
+
+    choices: the file that each config group was set to.
+    """
 
     directory: Path
     config: DictConfig

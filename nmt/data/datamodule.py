@@ -104,7 +104,7 @@ class TranslationDataModule(L.LightningDataModule):
         return self._drawn[1]
 
     def sampler(self, split: str, *, shuffle: bool, epoch: int = 0) -> TokenBatchSampler:
-        """Batches of a split for this rank. A validation pair longer than the budget is a batch of its own."""
+        """Batches of a split for this rank. The budget of validation is at least the length of its longest pair."""
         _, src_lengths, tgt_lengths = self.rows(split, epoch=epoch)
         longest = int(max(src_lengths.max(), tgt_lengths.max()))
         trainer = self.trainer
@@ -149,7 +149,7 @@ class TranslationDataModule(L.LightningDataModule):
                 logger.log_metrics({"train/padding": share}, step=self.trainer.global_step + 1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Digests that identify the text, wherever its files are."""
+        """Digests of the lengths of the training pairs and of the validation text, wherever the files are."""
         return {"text": self._text_digest(), "validation": self._validation_digest}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -184,7 +184,7 @@ class TranslationDataModule(L.LightningDataModule):
 
 
 class StreamingDataModule(TranslationDataModule):
-    """A data module whose training text, a TextStream, is read as it is needed: it need not fit on the disk.
+    """A data module whose training text, a TextStream, is read as it is needed, without a prepared copy.
 
     An epoch is `epoch_batches` batches of each rank and continues where the epoch before it ended; after the last pair
     the text begins again. A resumed run gets the same batches as an uninterrupted one. Validation pairs inside the

@@ -19,6 +19,7 @@ RATIO_FLOOR = 6  # pairs with at most so many pieces on both sides are kept what
 BLOCK = 200_000  # pairs that are encoded and cached at a time
 
 _ROWS_A_BATCH = 10_000
+_VERSION = 1  # of what `encode_rows` gives: cached pieces of another version are not read
 
 Lengths = NDArray[np.int32]  # of one side, in pieces with the end of sentence
 
@@ -34,7 +35,7 @@ def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> D
             encode_rows,
             batched=True,
             with_indices=True,
-            fn_kwargs={"tokenizer": tokenizer, "guided": guided, "first": start},
+            fn_kwargs={"tokenizer": tokenizer, "guided": guided, "first": start, "version": _VERSION},
             remove_columns=dataset.column_names,
             features=features(guided),
             desc=f"encoding pairs from {start:,} of {len(dataset):,}",
@@ -45,9 +46,17 @@ def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> D
 
 
 def encode_rows(
-    rows: dict[str, Sequence[str]], indices: list[int], tokenizer: Tokenizer, guided: bool, first: int
+    rows: dict[str, Sequence[str]],
+    indices: list[int],
+    tokenizer: Tokenizer,
+    guided: bool,
+    first: int,
+    version: int = _VERSION,
 ) -> dict[str, Any]:
-    """The columns of `encode` for rows whose numbers are `indices`, counted from `first`."""
+    """The columns of `encode` for rows whose numbers are `indices`, counted from `first`.
+
+    `version` is a part of the cache's key, as all arguments are.
+    """
     columns: dict[str, Any] = {
         "index": [first + index for index in indices],
         "src_ids": tokenizer.encode_source(rows["src"]),

@@ -1,6 +1,6 @@
 """Segment training pairs anew for each epoch (subword regularisation)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from datasets import Dataset
 
+from nmt import alignment
 from nmt.data.segmentation import Segmenter
 from nmt.data.tokenizer import Tokenizer
 
@@ -53,20 +54,11 @@ class PairSampler:
         if "links" in row:
             src_origins = self.source.origins(row["src_ids"], src_ids)
             tgt_origins = self.target.origins(row["tgt_ids"], tgt_ids)
-            drawn["links"] = moved_links(row["links"], tgt_origins, src_origins)
+            old = set(zip(row["links"][1::2], row["links"][::2], strict=True))
+            moved = alignment.piece_links(old, tgt_origins, src_origins)  # a piece's "word" is the old piece
+            drawn["links"] = [place for pair in moved for place in pair]
         return drawn
 
     def _side(self, segmenter: Segmenter, ids: list[int], generator: Random) -> list[int]:
         drawn = segmenter.draw(ids, generator)
         return drawn if len(drawn) <= self.max_length else ids
-
-
-def moved_links(links: Sequence[int], tgt_origins: Sequence[int], src_origins: Sequence[int]) -> list[int]:
-    """Links t_1, s_1, t_2, s_2, … between pieces as links between new pieces, by the old piece each comes from."""
-    places: dict[int, list[int]] = {}
-    for place, origin in enumerate(src_origins):
-        places.setdefault(origin, []).append(place)
-    sources: dict[int, list[int]] = {}
-    for t, s in zip(links[::2], links[1::2], strict=True):
-        sources.setdefault(t, []).extend(places.get(s, []))
-    return [each for t, origin in enumerate(tgt_origins) for s in sources.get(origin, []) for each in (t, s)]

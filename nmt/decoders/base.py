@@ -34,7 +34,8 @@ class Decoder(nn.Module, ABC):
 
     features_size: R, the width of what the output layer reads. alignment_layer: the layer whose weights are read as
     the alignment; None is the mean over all. max_length: the most target pieces, BOS included; None is any number.
-    needs_documents: whether it reads the sentences of a document. reads_summary: and the encoder's summary.
+    needs_documents: whether it needs the sentences of a document. reads_summary: whether it reads the encoder's
+    summary.
     """
 
     needs_documents = False
@@ -46,7 +47,7 @@ class Decoder(nn.Module, ABC):
     @property
     @abstractmethod
     def has_attention(self) -> bool:
-        """Whether the decoder attends to the encoder's states."""
+        """Whether it has an attention."""
 
     @property
     @abstractmethod

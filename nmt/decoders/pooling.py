@@ -89,10 +89,7 @@ class PoolingDecoder(Decoder):
     def step(
         self, tgt_prev: Tensor, state: Tensor, memory: PooledMemory, *, need_weights: bool
     ) -> DecoderStep:
-        beside = (
-            memory.states.size(0),
-            -1,
-        )  # the hypotheses of a sentence are asked beside each other: [B, N / B]
+        beside = (memory.states.size(0), -1)  # [B, N / B]: a sentence's hypotheses share its states
         features, attended = self._read(memory, self.embedding(tgt_prev.view(beside)), state.view(beside))
         weights = attended.weights.flatten(0, 1) if need_weights else None
         return DecoderStep(features.flatten(0, 1), state + 1, weights)

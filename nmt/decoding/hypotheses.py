@@ -107,7 +107,7 @@ def rebuild(
             if all_weights is not None:
                 own_weights = all_weights[i, m, : num_pieces + 1, :src_length].clone()
             found[-1].append(Hypothesis(pieces, log_prob, score, num_pieces < limit, own_weights))
-        if not found[-1] or not math.isfinite(found[-1][0].log_prob):
+        if not found[-1] or not all(math.isfinite(each.log_prob) for each in found[-1]):
             raise FloatingPointError(no_finite(i))
     return found
 

@@ -55,11 +55,8 @@ def sample(
 
     What is drawn depends on the seed, the sentence and the number of the sample alone: not on its neighbours
     in the batch, nor on how many samples there are. The log-probability, which is the score too, is the
-    model's own, whatever the temperature. Raises ValueError for more than a million samples, and as `Constraints` do;
-    FloatingPointError where the model gives NaN.
+    model's own, whatever the temperature. Raises as `Constraints` do, and FloatingPointError where the model gives NaN.
     """
-    if not 1 <= num_best <= 2**20:
-        raise ValueError(f"num_best must be at least 1 and at most {2**20}, got {num_best}")
     src_mask = padding_mask(src, model.pad_id)
     constraints = Constraints(model, src_mask.sum(dim=1), settings, prefixes)
     sentences = [ids[mask].tolist() for ids, mask in zip(src, src_mask, strict=True)]

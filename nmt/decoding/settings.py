@@ -7,10 +7,6 @@ from pydantic.dataclasses import dataclass
 
 from nmt.settings import Count, NonNegative, Whole
 
-_MOST_NUMBER = 2**62
-Width = Annotated[Count, Field(le=_MOST_NUMBER)]
-Length = Annotated[Whole, Field(le=_MOST_NUMBER)]
-
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
 class DecodingSettings:
@@ -21,7 +17,7 @@ class DecodingSettings:
     Raises ValueError for a setting that is out of range or could not take effect.
     """
 
-    beam_size: Width = 5
+    beam_size: Count = 5
     length_alpha: Annotated[NonNegative, Field(le=10)] = 1.0  # the penalty of a long text stays finite
     coverage_beta: NonNegative = 0.0
     sample: bool = False
@@ -29,9 +25,9 @@ class DecodingSettings:
     top_k: Whole = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     seed: Whole = 0
-    min_length: Length = 0
+    min_length: Whole = 0
     min_length_ratio: NonNegative = 0.0
-    max_length: Length | None = None
+    max_length: Whole | None = None
     max_length_ratio: NonNegative = 2.0
     max_length_extra: NonNegative = 10
     no_repeat_ngram_size: Whole = 0

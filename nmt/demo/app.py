@@ -200,10 +200,15 @@ class Playground:
 
     def _taking(self, now: Situation, piece: int) -> Situation:
         assert now.explored is not None
-        assert now.position is not None
-        pins = {position: words for position, words in now.choices.pins.items() if position <= now.position}
+        pins = self._earlier_pins(now)
         prefix = (*now.explored.ids[: now.position], piece)
         return replace(now, choices=replace(now.choices, prefix=prefix, pins=pins))
+
+    @staticmethod
+    def _earlier_pins(now: Situation) -> dict[int, tuple[int, ...]]:
+        """What is held up to the clicked piece: the text after it will be another."""
+        assert now.position is not None
+        return {at: pieces for at, pieces in now.choices.pins.items() if at <= now.position}
 
     def _holding(self, now: Situation, words: list[int], layer: Any) -> Situation:
         """The situation with the attention of the clicked piece held: in the chosen layer, by default the top one."""
@@ -216,7 +221,7 @@ class Playground:
         top = self.explorers[now.number].num_layers - 1
         choices = Choices(
             now.explored.ids[: now.position],
-            {**now.choices.pins, now.position: pieces},
+            {**self._earlier_pins(now), now.position: pieces},
             top if layer == MEAN else layer,
         )
         return replace(now, choices=choices)

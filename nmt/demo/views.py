@@ -44,7 +44,8 @@ def n_best(explored: Explored) -> str:
 def message(explorer: Explorer, line: str, choices: Choices, explored: Explored) -> str:
     """One line about the choices, and the cost of the held attention."""
     if not explored.ids:
-        return PARTS if line.strip() else ""
+        has_pieces = len(explorer.run.tokenizer.encode_source([line])[0]) > 1  # the end of sentence is one
+        return PARTS if has_pieces else ""
     said = []
     if choices.prefix:
         said.append(f"its first {len(choices.prefix)} pieces are as chosen")

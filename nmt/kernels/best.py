@@ -14,7 +14,7 @@ def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     On a CPU only the `number` blocks with the largest maxima are searched, since no other block can hold one of them.
     """
     num_blocks = scores.size(-1) // _BLOCK
-    if scores.is_cuda or not fast(scores) or num_blocks < 4 * number:
+    if not scores.is_cpu or not fast(scores) or num_blocks < 4 * number:
         values, places = scores.topk(number, dim=-1)
         return values, places
     end = num_blocks * _BLOCK

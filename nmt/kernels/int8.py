@@ -58,19 +58,11 @@ def scale_of(rows: Tensor, levels: int) -> Tensor:
     return rows.abs().amax(dim=1, keepdim=True).clamp_min_(torch.finfo(rows.dtype).tiny) / levels
 
 
-class _Translating(nn.Module):
-    def train(self, mode: bool = True) -> "_Translating":
-        if mode:
-            raise UserError("weights in bytes are for translating: train with int8=false")
-        return super().train(mode)
-
-
-class Int8Linear(_Translating):
+class Int8Linear(nn.Module):
     """`W x + b` for x [..., I], weight [O, I], bias [O] or None, in bytes."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        self.training = False
         self.levels = input_levels()
         scale = scale_of(weight.detach(), LEVELS)
         self.packed = _pack((weight.detach() / scale).round_().to(torch.int8))
@@ -115,14 +107,13 @@ def input_levels() -> int:
     return LEVELS if bool((sums == 64 * LEVELS**2).all()) else LEVELS // 2
 
 
-class _Int8Recurrence(_Translating):
+class _Int8Recurrence(nn.Module):
     """The two projections of a recurrent layer, in bytes."""
 
     def __init__(self, layer: nn.GRU | nn.LSTM) -> None:
         super().__init__()
         weight_ih, weight_hh, bias_ih, bias_hh = layer.all_weights[0]
         self.input, self.recurrence = Int8Linear(weight_ih, bias_ih), Int8Linear(weight_hh, bias_hh)
-        self.training = False
 
 
 class Int8GRU(_Int8Recurrence):

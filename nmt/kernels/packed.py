@@ -24,8 +24,8 @@ Map = Callable[[Tensor, Tensor | None], Tensor]
 LARGE = 2**17  # numbers in a weight: below this, packing costs more than it saves
 
 # The weights met so far in the block: by what they are, the weight itself (kept, so that no other takes its place)
-# and its map.
-_Pool = dict[Hashable, tuple[Tensor, Map]]
+# and its map; None where it is not packed.
+_Pool = dict[Hashable, tuple[Tensor, Map | None]]
 _pool: ContextVar[_Pool | None] = ContextVar("packed", default=None)
 
 
@@ -37,7 +37,7 @@ def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
     `F.linear`. It computes in `dtype`; None is autocast's, or the weight's own type.
     """
     dtype = product_type(weight) if dtype is None else dtype
-    packs = weight.is_cpu and weight.numel() >= LARGE and fast(weight) and _available(dtype)
+    packs = _packs(weight, dtype)
     weight = weight.detach().to(dtype)
     if not packs:
         return lambda x, bias: F.linear(x.to(dtype), weight, _maybe(bias, dtype))
@@ -45,6 +45,10 @@ def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
     return lambda x, bias: torch.ops.mkldnn._linear_pointwise(
         x.to(dtype), packed, _maybe(bias, dtype), "none", [], ""
     )
+
+
+def _packs(weight: Tensor, dtype: torch.dtype) -> bool:
+    return weight.is_cpu and weight.numel() >= LARGE and fast(weight) and _available(dtype)
 
 
 def _maybe(bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -90,16 +94,17 @@ def packed_weights() -> Iterator[None]:
 
 
 def pooled_map(weight: Tensor) -> Map | None:
-    """The map of a large weight [O, I] inside `packed_weights`; None for others, outside, and with gradients."""
+    """The packed map of a large weight [O, I] inside `packed_weights`; None outside, with gradients, or without one."""
     pool = _pool.get()
     if pool is None or torch.is_grad_enabled() or weight.numel() < LARGE:
         return None
     key = same(weight)
     if key not in pool:
-        pool[key] = (weight, map_of_any_rows(weight))
+        packs = _packs(weight, product_type(weight))
+        pool[key] = (weight, map_of_any_rows(weight) if packs else None)
     return pool[key][1]
 
 
 def same(tensor: Tensor) -> Hashable:
-    """What two tensors that live at once have in common only where they are the same numbers in memory, seen alike."""
+    """A key that two living tensors share only if they are the same memory with the same shape and strides."""
     return tensor.data_ptr(), tensor.shape, tensor.stride()

@@ -26,10 +26,10 @@ from nmt.kernels.packed import Map, map_of, pooled_map, same
 
 
 class _Gathered:
-    """What the steps of a recurrence with one shared tensor and one bias, or none, have in common.
+    """The steps of a recurrence that share one tensor and one bias (or none).
 
-    That is the tensor [..., I, O], or [..., O, I] where `transposed`; how to multiply by it; and, for its gradient, the
-    steps' inputs and the gradients of their outputs.
+    It holds the tensor [..., I, O], or [..., O, I] where `transposed`; how to multiply by it; and, for its gradient,
+    the steps' inputs and the gradients of their outputs.
     """
 
     def __init__(self, shared: Tensor, transposed: bool) -> None:

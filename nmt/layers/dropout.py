@@ -53,7 +53,7 @@ class VariationalDropout(Dropout):
 
 
 class WordDropout(Dropout):
-    """Whole positions of embedded words x [B, T, E] (Gal & Ghahramani 2016; Sennrich & Zhang 2019)."""
+    """Whole positions of embedded words x [B, T, E] (Sennrich & Zhang 2019)."""
 
     def mask_shape(self, x: Tensor) -> tuple[int, ...]:
         return (x.size(0), x.size(1), 1)

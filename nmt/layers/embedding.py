@@ -6,10 +6,10 @@ from nmt.layers.dropout import WordDropout
 
 
 class Embedding(nn.Embedding):
-    """A vector [size] for each piece, initialised from N(0, 1/size); padding is zero.
+    """A vector [size] for each piece, initialised from N(0, 1/size), for padding with zeros.
 
     A tied output layer then starts with scores of unit variance. `word_dropout` is the share of pieces whose whole
-    vector is dropped in training (Gal & Ghahramani 2016). `separator_id` is the piece between the sentences of a
+    vector is dropped in training (Sennrich & Zhang 2019). `separator_id` is the piece between the sentences of a
     document, where there is one.
     """
 

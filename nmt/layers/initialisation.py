@@ -20,7 +20,7 @@ def orthogonal_(weight: Tensor, *, parts: int = 1) -> None:
 
 
 def joins(weight: Tensor, parts: int) -> tuple[Tensor, ...]:
-    """The maps that a weight joins, one below the other; an optimizer of matrices is told how many there are."""
+    """Split a weight into its `parts` maps, stacked by rows, and record their number on it for Muon."""
     if min(weight.shape) > 1:
         weight.num_maps = parts  # type: ignore[attr-defined]
     return weight.chunk(parts)

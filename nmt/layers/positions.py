@@ -21,7 +21,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, embedded: Tensor, *, first: int) -> Tensor:
         """embedded [B, T, H], whose first position is `first`, plus P."""
-        dtype = torch.promote_types(embedded.dtype, torch.float32)  # half a float cannot count to 300
+        dtype = torch.promote_types(embedded.dtype, torch.float32)  # bfloat16 cannot represent 257
         positions = torch.arange(first, first + embedded.size(1), dtype=dtype, device=embedded.device)
         evens = torch.arange(0, self.size, 2, dtype=dtype, device=embedded.device)
         angles = positions.unsqueeze(1) * 10000 ** (-evens / self.size)  # [T, H/2]

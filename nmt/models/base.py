@@ -74,7 +74,7 @@ class Translator(nn.Module, ABC):
     @property
     @abstractmethod
     def has_attention(self) -> bool:
-        """Whether the decoder attends, so that there are weights to ask for."""
+        """Whether the decoder has an attention."""
 
     @property
     def max_length(self) -> int | None:

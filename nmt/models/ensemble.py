@@ -15,26 +15,16 @@ class EnsembleTranslator(Translator):
 
     Logits are these log-probabilities. Memory and state are tuples of the members' own; weights are the mean
     over the members that attend. Members share their vocabularies and may differ in all else. Raises
-    ValueError without members, or where their special ids or the sizes of their target vocabularies differ.
+    ValueError where their special ids differ.
     """
 
     def __init__(self, members: Sequence[Translator]) -> None:
         super().__init__()
-        if not members:
-            raise ValueError("an ensemble needs at least one member")
+        ids = {(each.pad_id, each.bos_id, each.eos_id) for each in members}
+        if len(ids) != 1:
+            raise ValueError(f"the members of an ensemble need the same PAD, BOS and EOS, got {sorted(ids)}")
         self.members: Any = nn.ModuleList(members)
-        self.pad_id, self.bos_id, self.eos_id = members[0].pad_id, members[0].bos_id, members[0].eos_id
-        names = ("pad_id", "bos_id", "eos_id", "vocabulary size")
-        first, *others = (
-            (each.pad_id, each.bos_id, each.eos_id, _target_vocab_size(each)) for each in members
-        )
-        for number, other in enumerate(others, 1):
-            for name, one_value, other_value in zip(names, first, other, strict=True):
-                if one_value != other_value:
-                    raise ValueError(
-                        f"the members of an ensemble need the same {name}: "
-                        f"member 0 has {one_value}, member {number} has {other_value}"
-                    )
+        [(self.pad_id, self.bos_id, self.eos_id)] = ids
 
     @property
     def has_attention(self) -> bool:
@@ -89,12 +79,3 @@ def _mean(weights: list[Tensor | None]) -> Tensor | None:
     """The mean of those weights [..., S] that there are."""
     present = [each for each in weights if each is not None]
     return torch.stack(present).mean(dim=0) if present else None
-
-
-@torch.no_grad()
-def _target_vocab_size(model: Translator) -> int:
-    """V, read off a first step: the interface does not tell it."""
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    src = torch.full((1, 1), model.eos_id, device=device)
-    memory = model.encode(src, torch.ones_like(src, dtype=torch.bool))
-    return model.step(src[:, 0], model.init_state(memory), memory).logits.size(-1)

@@ -1,7 +1,8 @@
-"""Where a result comes from: the command, the commit and the machine, written beside every score."""
+"""Where a training or a benchmark comes from: its command, commit and machine."""
 
 import os
 import platform
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,19 +11,42 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
+from nmt.run.files import write_atomically
+
 ROOT = Path(__file__).resolve().parents[2]
+RESUMED = "resumed.yaml"
 
 
-def provenance(script: str, overrides: Sequence[str] | None, device: torch.device) -> dict[str, Any]:
-    """What a person needs to repeat a result: `{"command", "commit", "machine"}`; no command without `overrides`."""
-    command = None if overrides is None else " ".join([f"python scripts/{script}.py", *overrides])
+def provenance(command: str | None, device: torch.device) -> dict[str, Any]:
+    """What a person needs to repeat a result: `{"command", "commit", "machine"}`."""
     return {"command": command, "commit": commit(), "machine": machine(device)}
 
 
-def overrides_of(run_dir: Path) -> list[str] | None:
-    """What was typed to start the run, by what Hydra wrote there; None where Hydra did not start it."""
-    file = run_dir / ".hydra" / "overrides.yaml"
-    return [str(each) for each in OmegaConf.load(file)] if file.exists() else None
+def typed(script: str, overrides: Sequence[str]) -> str:
+    """A command as it is typed: `python scripts/train.py attention=bahdanau`."""
+    return shlex.join(["python", f"scripts/{script}.py", *overrides])
+
+
+def commands_of(run_dir: Path) -> str | None:
+    """What was typed to start the run, and to resume it with other settings; None where Hydra did not start it."""
+    started, resumed = (run_dir / ".hydra" / name for name in ("overrides.yaml", RESUMED))
+    if not started.exists():
+        return None
+    starts = [_read(started), *(_read(resumed) if resumed.exists() else [])]
+    return "; ".join(typed("train", overrides) for overrides in starts)
+
+
+def note_resumption(run_dir: Path, overrides: Sequence[str]) -> None:
+    """Keep what was typed to resume the run with other settings, beside what Hydra wrote at its start."""
+    file = run_dir / ".hydra" / RESUMED
+    given = [each.removeprefix("++") for each in overrides]  # the command adds ++
+    resumptions = [*(_read(file) if file.exists() else []), given]
+    file.parent.mkdir(exist_ok=True)
+    write_atomically(file, OmegaConf.to_yaml(OmegaConf.create(resumptions)))
+
+
+def _read(file: Path) -> list[Any]:
+    return OmegaConf.to_container(OmegaConf.load(file))  # type: ignore[return-value]
 
 
 def commit() -> str | None:

@@ -25,13 +25,14 @@ def write_scores(
 
 
 def _training(directory: Path, split: str) -> dict[str, Any]:
-    """What training cost, as the split's own file has it, else the test set's or, of a run without one, validation's:
-    scoring again does not measure it again and must not lose it."""
+    """What training cost, by the file with the most steps: scoring again does not measure it again."""
+    found: dict[int, Any] = {}
     for each in (split, "test", "val"):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             file, _ = score_files(directory, each)
-            return {"training": json.loads(file.read_text("utf-8"))["training"]}
-    return {}
+            training = json.loads(file.read_text("utf-8"))["training"]
+            found[training["steps"]] = training
+    return {"training": found[max(found)]} if found else {}
 
 
 def report(scores: dict[str, Any]) -> str:

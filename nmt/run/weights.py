@@ -32,7 +32,7 @@ def load_weights(translator: Translator, file: Path) -> None:
         translator.load_state_dict(state)
     except RuntimeError as error:
         reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])[:300]
-        raise UserError(f"{file} does not fit the model in config.yaml: {reason}") from error
+        raise UserError(f"{file} does not fit the configured model: {reason}") from error
     if not all(torch.isfinite(weight).all() for weight in translator.parameters()):
         raise UserError(f"{file} holds weights that are no numbers, as after a training that diverged")
 

@@ -1,7 +1,7 @@
 """Training steps, the optimizer and its schedule, and what is logged at each step."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import lightning as L
@@ -24,9 +24,10 @@ class TranslationModule(L.LightningModule):
     """Minimises label-smoothed cross-entropy, averaged once over the target tokens of an optimizer step.
 
     The loss of a batch is a sum; gradients are divided by the number of target tokens of the whole accumulation window
-    over all ranks before they are clipped. Losses are logged in nats a target piece, without smoothing. Beside it,
-    `guided_alignment` times the cross-entropy of the attention against the batch's alignments is minimised (Chen et al.
-    2016). With `r_drop` above 0 each batch is read twice, with different dropout, and so is `losses.r_drop`.
+    over all ranks before they are clipped. Losses are logged in nats a target piece, without smoothing. With
+    `guided_alignment` above 0, the cross-entropy of the attention against the batch's alignments, times this number, is
+    added (Chen et al. 2016). With `r_drop` above 0, each batch is read twice with different dropout, and
+    `losses.r_drop` takes the place of the cross-entropy.
     """
 
     scores = ("val/loss", "val/perplexity")  # what validation gives, beside those of callbacks
@@ -149,7 +150,9 @@ class TranslationModule(L.LightningModule):
         """From the gradient of the summed loss to that of the mean over the window's tokens, all ranks'."""
         self.lr = optimizer.param_groups[0]["lr"]
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        num_tokens = torch.stack(self._window_tokens).sum().to(gradients[0].dtype)
+        # Not in half precision, which rounds numbers above 256 or has none above 65,504
+        dtype = torch.promote_types(gradients[0].dtype, torch.float32)
+        num_tokens = torch.stack(self._window_tokens).sum().to(dtype)
         self._window_tokens.clear()
         world_size = self.trainer.world_size  # DDP has averaged over ranks what should be summed
         if world_size > 1:
@@ -190,7 +193,7 @@ class TranslationModule(L.LightningModule):
     def on_validation_end(self) -> None:
         """Steps the schedule that goes by validations, if that is what there is."""
         for each in self.trainer.lr_scheduler_configs:
-            if each.reduce_on_plateau and not self.trainer.sanity_checking:
+            if each.reduce_on_plateau:
                 if each.monitor not in self.trainer.callback_metrics:
                     raise UserError(f"scheduler.monitor={each.monitor}: validation gives no such score")
                 scheduler: Any = each.scheduler
@@ -210,12 +213,7 @@ class TranslationModule(L.LightningModule):
 
     def _count(self) -> tuple[float, int, float]:
         """The loss in nats, the number of target pieces of all ranks, and the seconds, since it was called last."""
-        loss, num_tokens = self._before_resuming
-        if self._since_log:  # all at once: the CPU waits for a device once
-            losses, counts = zip(*((part.nll, part.num_tokens) for part in self._since_log), strict=True)
-            loss = sum(torch.stack(losses).tolist(), start=loss)
-            num_tokens = sum(torch.stack(counts).tolist(), start=num_tokens)
-        loss_sum, tokens_sum = ranks.summed(loss, num_tokens)
+        loss_sum, tokens_sum = ranks.summed(*_totals(self._since_log, self._before_resuming))
         self._since_log.clear()
         self._before_resuming = (0.0, 0.0)
         seconds, self._seconds = self._seconds_on_clock(), 0.0
@@ -237,23 +235,19 @@ class TranslationModule(L.LightningModule):
         return {"weights": weights}
 
     def on_validation_epoch_end(self) -> None:
-        sums = torch.stack(
-            [torch.stack((part.nll.double(), part.num_tokens.double())) for part in self._val_sums]
-        )
-        nll, num_tokens = self.trainer.strategy.reduce(sums.sum(dim=0), reduce_op="sum")
+        nll, num_tokens = ranks.summed(*_totals(self._val_sums))
+        loss = torch.tensor(nll / num_tokens)
         # Lightning would count a step less: validation would share its step with the batches before it.
         self.log("step", float(self.trainer.global_step), rank_zero_only=False)
-        self.log("val/loss", nll / num_tokens, rank_zero_only=False)
-        self.log("val/perplexity", torch.exp(nll / num_tokens), rank_zero_only=False)
+        self.log("val/loss", loss, rank_zero_only=False)
+        self.log("val/perplexity", loss.exp(), rank_zero_only=False)
 
     # a run that goes on
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds what was counted since the last logged step, so that a resumed run logs the same numbers."""
-        before = torch.tensor((0.0, *self._before_resuming), dtype=torch.float64)
-        since = [torch.stack([part.detach().cpu().double() for part in s]) for s in self._since_log]
         checkpoint["training"] = {
-            "since_log": ranks.gathered([before, *since]),  # each rank's own
+            "since_log": ranks.gathered(_totals(self._since_log, self._before_resuming)),  # each rank's own
             "logged_step": self._logged_step,
             "seconds_on_clock": self._seconds_on_clock(),
             "train_seconds": self.train_seconds,
@@ -263,9 +257,7 @@ class TranslationModule(L.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["training"]
-        # Numbers, because the tensors are on the CPU and those of the steps to come need not be
-        _, losses, counts = zip(*(part.tolist() for part in state["since_log"][ranks.rank()]), strict=True)
-        self._before_resuming = sum(losses), sum(counts)
+        self._before_resuming = state["since_log"][ranks.rank()]
         self._logged_step, self._seconds = state["logged_step"], state["seconds_on_clock"]
         self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
         self.progress.update(state["progress"])
@@ -284,3 +276,14 @@ class TranslationModule(L.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": schedule(self.scheduler_factory, optimizer, total_steps),
         }
+
+
+def _totals(parts: Sequence[LossSum], before: tuple[float, float] = (0.0, 0.0)) -> tuple[float, float]:
+    """The loss in nats and the number of target pieces: those `before`, then each batch's in turn."""
+    if not parts:
+        return before
+    # All at once: the CPU waits for a device once
+    losses, counts = (
+        torch.stack(each).tolist() for each in ([p.nll for p in parts], [p.num_tokens for p in parts])
+    )
+    return sum(losses, start=before[0]), sum(counts, start=before[1])

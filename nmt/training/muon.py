@@ -21,10 +21,10 @@ class Muon(torch.optim.Optimizer):
 
     A weight that stacks several matrices, such as the gates of a GRU, is split and each matrix is updated by itself;
     initialisation records their number (`nmt.layers.initialisation.joins`). The factor gives the update the root mean
-    square of Adam's usual updates (Liu et al. 2025), so both share one learning rate `lr`. All other
-    weights (embeddings, the output layer, biases, gains, and convolutions and poolings, which torch initialises) are
-    updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`,
-    by default the weights'.
+    square of Adam's usual updates (Liu et al. 2025), so both share one learning rate `lr`. All
+    weights without such a record (embeddings, positions, the output layer, biases, gains, convolutions, and what pools)
+    are updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`, by default the
+    weights'.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class Muon(torch.optim.Optimizer):
             "betas": betas,
             "eps": eps,
         }
-        super().__init__([{"params": hidden}, {"params": others}], defaults)
+        # fused: so that loading a state puts Adam's step count on the device of the weights
+        groups: list[dict[str, Any]] = [{"params": hidden}, {"params": others, "fused": True}]
+        super().__init__(groups, defaults)
         self._dtype = None if dtype is None else getattr(torch, dtype)
 
     @torch.no_grad()
@@ -105,7 +107,7 @@ class Muon(torch.optim.Optimizer):
             [state["exp_avg_sq"] for state in states],
             [],
             [state["step"] for state in states],
-            fused=True,
+            fused=group["fused"],
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,

@@ -32,7 +32,7 @@ CHANGEABLE = (
     "data.reader.cache_dir",
     "data.reader.path",
     "trainer.accelerator",
-    "trainer.devices",  # the number of processes stays the same: loading the checkpoint refuses another
+    "trainer.devices",  # the number of processes stays the same (`launch.check_launch`)
     "trainer.enable_progress_bar",
     "trainer.log_every_n_steps",
     "trainer.max_epochs",
@@ -41,7 +41,12 @@ CHANGEABLE = (
     "trainer.num_nodes",
 )
 # But not these: best.ckpt and early stopping compare all validations. (`metrics` is of the test set alone.)
-FIXED = ("callbacks.score.bleu", "callbacks.score.bleu.*", "callbacks.score.chrf", "callbacks.score.chrf.*")
+_COMPARED = tuple(f"callbacks.score.{name}" for name in ("bleu", "chrf", "macro_f1"))
+FIXED = (
+    *_COMPARED,
+    *(f"{key}.*" for key in _COMPARED),
+    "callbacks.alignments.num_sentences",
+)  # history.npz goes on
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
 _ABSENT = object()
 

@@ -13,7 +13,7 @@ from nmt.errors import UserError
 from nmt.run.building import build, build_parts
 from nmt.run.directory import Run
 from nmt.run.files import score_files
-from nmt.run.provenance import overrides_of, provenance
+from nmt.run.provenance import commands_of, provenance
 from nmt.run.scores import report, write_scores
 from nmt.settings import GROUPS, flat
 
@@ -44,7 +44,7 @@ def score(
         splits[split], decoding, scorers=build_parts(cfg.metrics, trusted=cfg.trusted), show_progress=True
     )
     scores["training"] = {
-        **provenance("train", overrides_of(run_dir), run.device),
+        **provenance(commands_of(run_dir), run.device),
         **training,
         "num_parameters": run.translator.num_parameters,
     }

@@ -19,12 +19,11 @@ from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer
 from nmt.environment import rank
 from nmt.errors import UserError
-from nmt.models.base import Translator
 from nmt.run import provenance
 from nmt.run.building import build, build_parts, build_translator, check, reads_lowercase
 from nmt.run.data import read_splits, stored_data
-from nmt.run.directory import Run
-from nmt.run.files import load_config, write_atomically
+from nmt.run.files import checkpoint_file, load_config, write_atomically
+from nmt.run.weights import load_weights
 from nmt.settings import GROUPS, flat, key_of, say
 from nmt.training import launch, resume
 from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, TensorBoard, summarize
@@ -52,20 +51,20 @@ def train(
 ) -> dict[str, Any]:
     """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
 
-    As `best` they have the best validation score, None where there was no validation.
+    The entry `best` is the best validation score, None if there was no validation.
 
     With a `checkpoint`, which `num_processes` saved after `step`, its run goes on. Only rank 0 scores and returns
     scores.
     """
     started, commit = time.perf_counter(), provenance.commit()
     check(cfg, cfg.trusted)
-    origin = None
-    if cfg.get("start_from") is not None and checkpoint is None:
-        origin = Run.load(cfg.start_from, device="cpu", trusted=cfg.trusted)
+    origin = None if checkpoint or cfg.get("start_from") is None else Path(cfg.start_from)
+    if origin is not None:
+        there = load_config(origin)
         cfg.data.tokenizer = {
-            **origin.config.data.tokenizer,
+            **there.data.tokenizer,
             "sampling": cfg.data.tokenizer.sampling,
-            "model": [str(file) for file in sorted((origin.directory / "tokenizer").glob("*.model"))],
+            "model": [str(file) for file in sorted((origin / "tokenizer").glob("*.model"))],
         }
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -89,8 +88,8 @@ def train(
         )
     module = make_module(cfg, tokenizer, datamodule, trainer)
     if origin is not None:
-        copy_weights(origin, module.translator)
-        log_differences(origin.config.model, cfg.model)
+        load_weights(module.translator, checkpoint_file(origin, "best"))
+        log_differences(there.model, cfg.model)
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
     for name in ("resume", "trusted"):  # of this start, not of the run
         resolved.pop(name, None)
@@ -186,17 +185,6 @@ def make_module(
     return module
 
 
-def copy_weights(origin: Run, translator: Translator) -> None:
-    """Begin with the weights of another run. Raises UserError where the two models differ."""
-    try:
-        translator.load_state_dict(origin.translator.state_dict())
-    except RuntimeError as error:
-        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])[:300]
-        raise UserError(
-            f"start_from={origin.directory} has another model than this run, choose that one's: {reason}"
-        ) from error
-
-
 def log_differences(there: DictConfig, here: DictConfig) -> None:
     """Say which settings of the model are not those of the run that this one starts from, as heads have no weights."""
     old, new = (flat(OmegaConf.to_container(each, resolve=True)) for each in (there, here))
@@ -287,6 +275,8 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
         resumed.data = stored_data(resumed.data)
     reason = resume.finished(checkpoint, config)
     if reason is None:
+        if changes and rank() == 0:
+            provenance.note_resumption(run_dir, overrides)
         log.info("going on from %s, step %d", file, step)
         train(resumed, checkpoint=file, step=step, num_processes=len(checkpoint["random"]))
     elif rank() > 0:
@@ -302,9 +292,13 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
         )
     else:
         print(f"{run_dir} has finished ({reason}); scoring it")
+        if changes:
+            provenance.note_resumption(run_dir, overrides)
         kernels.use(resumed.kernels)
         record = checkpoint["training"]
-        training = cost(step, record["train_seconds"], record["train_tokens"])
+        since = sum(num_tokens for _, num_tokens in record["since_log"])
+        seconds = record["train_seconds"] + record["seconds_on_clock"]
+        training = cost(step, seconds, record["train_tokens"] + int(since))
         split, scores = score(
             resumed, run_dir, read_splits(resumed.data, trusted=cfg.trusted), device="auto", training=training
         )

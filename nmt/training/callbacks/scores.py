@@ -17,7 +17,8 @@ class ScoreValidation(Callback):
     """BLEU and chrF of greedy translations, detokenised, against the untouched references.
 
     Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. `bleu` and `chrf`
-    are the test set's metrics, so that the best checkpoint is chosen by them; None is the usual one. Of labels, scored
+    are the test set's metrics, so that the best checkpoint is chosen by them; None is the usual one, which
+    counts no case with `lowercase`. Of labels, scored
     by `macro_f1`, it logs `val/macro_f1` and which label was taken for which, as the image `val/confusion`. Raises
     UserError where the model gives NaN.
     """
@@ -30,12 +31,13 @@ class ScoreValidation(Callback):
         num_samples: Whole,
         bleu: metrics.Bleu | None = None,
         chrf: metrics.Chrf | None = None,
+        lowercase: bool = False,
         macro_f1: metrics.MacroF1 | None = None,
     ) -> None:
         self.num_samples = num_samples
         self.scorers: dict[str, Any] = {
-            "bleu": metrics.Bleu(tokenize="13a", lowercase=False) if bleu is None else bleu,
-            "chrf": metrics.Chrf(lowercase=False) if chrf is None else chrf,
+            "bleu": metrics.Bleu(tokenize="13a", lowercase=lowercase) if bleu is None else bleu,
+            "chrf": metrics.Chrf(lowercase=lowercase) if chrf is None else chrf,
         }
         if macro_f1 is not None:
             self.scorers["macro_f1"] = macro_f1
