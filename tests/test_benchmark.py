@@ -391,15 +391,6 @@ def test_training_is_told_what_the_benchmark_was_told():
     assert cfg.callbacks.leave._target_ == "nmt.benchmark.Leave"
 
 
-@pytest.mark.slow
-def test_start_up_ends_with_the_first_step_of_a_real_training_run():
-    """A run of many epochs is over at once."""
-    overrides = ["name=tiny", *TINY_DATA, *SIZES["gru"], "num_batches=1", "device=cpu"]
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
-        cfg = hydra.compose("benchmark", overrides=overrides)
-        assert starts.startup_seconds(cfg, overrides) > 0
-
-
 def test_a_start_that_fails_says_why(monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what it prints then comes last
     says = "import sys; print('a warning'); sys.exit('train.py: error: no such file')"

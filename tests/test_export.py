@@ -452,7 +452,9 @@ def test_an_export_is_pushed_whole(models, monkeypatch):
     assert "README.md" in there.kept["me/en-vi"]
 
 
-@pytest.mark.parametrize("fault", [OSError("no\nnetwork"), hub.HTTPError("a bad\nname"), ValueError("Invalid metadata")])
+@pytest.mark.parametrize(
+    "fault", [OSError("no\nnetwork"), hub.HTTPError("a bad\nname"), ValueError("Invalid metadata")]
+)
 def test_what_the_hub_refuses_is_one_line_and_the_folder_stays(fault, models, monkeypatch, tmp_path):
     needs("safetensors")
     command = [

@@ -373,14 +373,13 @@ def test_seed_decides(splits):
     assert grammar.corpus(**{**SMALL, "seed": 5}) != splits
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "77"])
-def test_seed_decides_in_another_process_too(splits, tmp_path, hash_seed):
+def test_seed_decides_in_another_process_too(splits, tmp_path):
     arguments = [f"--{key.replace('_', '-')}={value}" for key, value in SMALL.items()]
     subprocess.run(
         [sys.executable, "-m", "nmt.data.grammar", str(tmp_path), *arguments],
         check=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        env={**os.environ, "PYTHONHASHSEED": "77"},
         capture_output=True,
     )
     for split, pairs in splits.items():
