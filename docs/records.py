@@ -6,6 +6,7 @@ what `compare.py output=DIR` or `benchmark.py output=FILE` wrote, with the comma
 
 import json
 import re
+import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from nmt.metrics import LABELS
 RECORDS = Path(__file__).parent / "results"
 LEFT_OUT = (  # these say nothing of the model
     "log_dir=",
+    "resume=",
     "run_dir=",
     "trainer.enable_progress_bar=",
     "callbacks.alignments=null",
@@ -36,7 +38,8 @@ def load(name: str) -> dict[str, Any]:
 
 def command_of(run: dict[str, Any]) -> str:
     """The settings that a run was started with, without where it was kept."""
-    words = [word for word in run["command"].split()[2:] if not word.startswith(LEFT_OUT)]
+    started, *resumed = (shlex.split(each)[2:] for each in run["command"].split("; "))
+    words = [word for word in sum(resumed, started) if not word.startswith(LEFT_OUT)]
     words = [word for word in words if word != "data.path=multi30k"]
     return f"`{' '.join(words)}`" if words else "the defaults"
 

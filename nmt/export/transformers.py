@@ -185,7 +185,7 @@ def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTra
     if proto.normalizer_spec.precompiled_charsmap:
         # It knows composed letters alone
         steps += [normalizers.NFC(), normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)]
-    steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+    steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     fast.normalizer = normalizers.Sequence(steps)
     fast.pre_tokenizer = pre_tokenizers.Metaspace(
         prepend_scheme="always", split=trained.model_type == trained.BPE

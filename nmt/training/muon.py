@@ -22,9 +22,9 @@ class Muon(torch.optim.Optimizer):
     A weight that stacks several matrices, such as the gates of a GRU, is split and each matrix is updated by itself;
     initialisation records their number (`nmt.layers.initialisation.joins`). The factor gives the update the root mean
     square of Adam's usual updates (Liu et al. 2025), so both share one learning rate `lr`. All
-    weights without such a record (embeddings, positions, the output layer, biases, gains, convolutions, and what pools)
-    are updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`, by default the
-    weights'.
+    weights without such a record (embeddings, positions, the output layer, biases, gains, convolutions, and the queries
+    of pooling) are updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`, by
+    default the weights'.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Muon(torch.optim.Optimizer):
             [state["exp_avg_sq"] for state in states],
             [],
             [state["step"] for state in states],
-            fused=group["fused"],
+            fused=True,
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,

@@ -41,12 +41,9 @@ CHANGEABLE = (
     "trainer.num_nodes",
 )
 # But not these: best.ckpt and early stopping compare all validations. (`metrics` is of the test set alone.)
-_COMPARED = tuple(f"callbacks.score.{name}" for name in ("bleu", "chrf", "macro_f1"))
-FIXED = (
-    *_COMPARED,
-    *(f"{key}.*" for key in _COMPARED),
-    "callbacks.alignments.num_sentences",
-)  # history.npz goes on
+FIXED = tuple(
+    f"callbacks.score.{name}{end}" for name in ("bleu", "chrf", "lowercase", "macro_f1") for end in ("", ".*")
+)
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
 _ABSENT = object()
 

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,24 +47,30 @@ OF_EVERY_RUN: dict[str, Any] = {
 
 
 def train(
-    cfg: DictConfig, *, checkpoint: Path | None = None, step: int = 0, num_processes: int | None = None
+    cfg: DictConfig,
+    *,
+    checkpoint: Path | None = None,
+    step: int = 0,
+    num_processes: int | None = None,
+    resumed_with: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
 
     The entry `best` is the best validation score, None if there was no validation.
 
-    With a `checkpoint`, which `num_processes` saved after `step`, its run goes on. Only rank 0 scores and returns
-    scores.
+    With a `checkpoint`, which `num_processes` saved after `step`, its run goes on, with other settings where it is
+    `resumed_with` some. Only rank 0 scores and returns scores.
     """
     started, commit = time.perf_counter(), provenance.commit()
     check(cfg, cfg.trusted)
     origin = None if checkpoint or cfg.get("start_from") is None else Path(cfg.start_from)
     if origin is not None:
-        there = load_config(origin)
+        there, weights = load_config(origin), checkpoint_file(origin, "best")
+        sides = ("joint",) if there.data.tokenizer.joint else ("src", "tgt")
         cfg.data.tokenizer = {
             **there.data.tokenizer,
             "sampling": cfg.data.tokenizer.sampling,
-            "model": [str(file) for file in sorted((origin / "tokenizer").glob("*.model"))],
+            "model": [str(origin / "tokenizer" / f"{side}.model") for side in sides],
         }
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -88,7 +94,7 @@ def train(
         )
     module = make_module(cfg, tokenizer, datamodule, trainer)
     if origin is not None:
-        load_weights(module.translator, checkpoint_file(origin, "best"))
+        load_weights(module.translator, weights)
         log_differences(there.model, cfg.model)
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
     for name in ("resume", "trusted"):  # of this start, not of the run
@@ -96,6 +102,8 @@ def train(
     resolved.setdefault("choices", _choices())
     if trainer.is_global_zero:
         write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
+        if resumed_with:
+            provenance.note_resumption(run_dir, resumed_with)
     for logger in trainer.loggers:
         if not isinstance(logger, TensorBoard):  # which has them beside the final scores
             logger.log_hyperparams(chosen(resolved))
@@ -275,10 +283,14 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
         resumed.data = stored_data(resumed.data)
     reason = resume.finished(checkpoint, config)
     if reason is None:
-        if changes and rank() == 0:
-            provenance.note_resumption(run_dir, overrides)
         log.info("going on from %s, step %d", file, step)
-        train(resumed, checkpoint=file, step=step, num_processes=len(checkpoint["random"]))
+        train(
+            resumed,
+            checkpoint=file,
+            step=step,
+            num_processes=len(checkpoint["random"]),
+            resumed_with=overrides if changes else (),
+        )
     elif rank() > 0:
         return
     elif scored := scores_after(run_dir, step):

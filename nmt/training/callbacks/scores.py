@@ -17,10 +17,9 @@ class ScoreValidation(Callback):
     """BLEU and chrF of greedy translations, detokenised, against the untouched references.
 
     Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. `bleu` and `chrf`
-    are the test set's metrics, so that the best checkpoint is chosen by them; None is the usual one, which
-    counts no case with `lowercase`. Of labels, scored
-    by `macro_f1`, it logs `val/macro_f1` and which label was taken for which, as the image `val/confusion`. Raises
-    UserError where the model gives NaN.
+    are the test set's metrics, so that the best checkpoint is chosen by them; None is the usual one, which ignores
+    case if `lowercase` is true. Of labels, scored by `macro_f1`, it logs `val/macro_f1` and which label was taken for
+    which, as the image `val/confusion`. Raises UserError where the model gives NaN.
     """
 
     scores: tuple[str, ...] = ("val/bleu", "val/chrf")
