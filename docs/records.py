@@ -227,7 +227,10 @@ def readme_results() -> str:
         lines.append(["Multi30k de→en, 4 epochs", command_of(run), score, "–"])
     [de_en] = load("multi30k_wide")["seeds"]
     en_de = load("multi30k_wide_en_de")["runs"][0]
-    both = "`experiment=multi30k_gru_wide`", "`experiment=multi30k_gru_wide data.src_lang=en data.tgt_lang=de`"
+    both = (
+        "`experiment=multi30k_gru_wide`",
+        "`experiment=multi30k_gru_wide data.src_lang=en data.tgt_lang=de`",
+    )
     score = f"{de_en['bleu']['mean']:.1f} ± {de_en['bleu']['std']:.1f}"
     lines.append([f"Multi30k de→en, test 2016, {de_en['num_runs']} seeds, in bfloat16", both[0], score, "–"])
     score = f"{en_de['bleu']:.1f} ± {en_de['bleu_ci']:.1f}"
