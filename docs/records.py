@@ -44,6 +44,10 @@ def command_of(run: dict[str, Any]) -> str:
     return f"`{' '.join(words)}`" if words else "the defaults"
 
 
+def within(score: float, spread: float) -> str:
+    return f"{score:.1f} ± {spread:.1f}"
+
+
 def origin(runs: Sequence[dict[str, Any]]) -> str:
     """The line under a table: commits and machines of its runs."""
     commits = ", ".join(dict.fromkeys(f"`{run['commit']}`" for run in runs))
@@ -62,7 +66,7 @@ def mechanisms() -> str:
     lines = [["settings", "BLEU", "AER", "parameters"]]
     for row in record["rows"]:
         aer = "–" if row["aer"] is None else f"{row['aer']:.3f}"
-        score = f"{row['bleu']:.1f} ± {row['ci']:.1f}"
+        score = within(row["bleu"], row["ci"])
         lines.append([f"`{row['settings']}`", score, aer, f"{row['parameters'] / 1e6:.2f}M"])
     return f"{aligned(lines)}\n\n{record['note']} Commit `{record['commit']}`."
 
@@ -73,13 +77,13 @@ def seeds(name: str) -> str:
     lines = [["settings", "BLEU", "AER", "steps"]]
     for run in record["runs"]:
         aer = f"{run['aer']:.3f}" if "aer" in run else "–"
-        lines.append([command_of(run), f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}", aer, f"{run['steps']:,}"])
+        lines.append([command_of(run), within(run["bleu"], run["bleu_ci"]), aer, f"{run['steps']:,}"])
     for each in record["seeds"]:
         aer = f"{each['aer']['mean']:.3f} ± {each['aer']['std']:.3f}" if "aer" in each else "–"
         lines.append(
             [
                 f"mean and deviation of {each['num_runs']}",
-                f"{each['bleu']['mean']:.1f} ± {each['bleu']['std']:.1f}",
+                within(each["bleu"]["mean"], each["bleu"]["std"]),
                 aer,
                 "",
             ]
@@ -134,7 +138,7 @@ def reproduction() -> str:
     lines = [["settings", "BLEU", "AER"]]
     for row in sorted(record["rows"], key=lambda row: -row["bleu"]):
         aer = "–" if row["aer"] is None else f"{row['aer']:.3f}"
-        lines.append([f"`{row['settings']}`", f"{row['bleu']:.1f} ± {row['std']:.1f}", aer])
+        lines.append([f"`{row['settings']}`", within(row["bleu"], row["std"]), aer])
     return f"{aligned(lines)}\n\n{record['note']} Commit `{record['commit']}`."
 
 
@@ -144,7 +148,7 @@ def options(name: str) -> str:
     lines = [["settings", "BLEU", "p", "parameters", "steps"]]
     for run in runs:
         p = run["bleu_p_randomization"]
-        score = f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}"
+        score = within(run["bleu"], run["bleu_ci"])
         chance = "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
         lines.append([command_of(run), score, chance, f"{run['num_parameters']:,}", f"{run['steps']:,}"])
     return f"{aligned(lines)}\n\n{origin(runs)}"
@@ -159,7 +163,7 @@ def documents(name: str, score: str) -> str:
         lines.append(
             [
                 command_of(run),
-                f"{run[score]:.1f} ± {run[f'{score}_ci']:.1f}",
+                within(run[score], run[f"{score}_ci"]),
                 *found,
                 f"{run['num_parameters']:,}",
             ]
@@ -187,7 +191,7 @@ def means(name: str) -> str:
     lines = [["settings", "BLEU", "seeds", "steps"]]
     for settings, group in alike.items():
         scores = [run["bleu"] for run in group]
-        score = f"{statistics.mean(scores):.1f} ± {statistics.stdev(scores):.1f}"
+        score = within(statistics.mean(scores), statistics.stdev(scores))
         lines.append([settings, score, str(len(group)), f"{group[0]['steps']:,}"])
     return f"{aligned(lines)}\n\n{origin(runs)}"
 
@@ -218,12 +222,12 @@ def readme_results() -> str:
         [
             "built-in en→vi, 3 seeds",
             "the defaults",
-            f"{default['bleu']['mean']:.1f} ± {default['bleu']['std']:.1f}",
+            within(default["bleu"]["mean"], default["bleu"]["std"]),
             f"{default['aer']['mean']:.3f}",
         ]
     )
     for run in load("multi30k_fast")["runs"][:2]:
-        score = f"{run['bleu']:.1f} ± {run['bleu_ci']:.1f}"
+        score = within(run["bleu"], run["bleu_ci"])
         lines.append(["Multi30k de→en, 4 epochs", command_of(run), score, "–"])
     [de_en] = load("multi30k_wide")["seeds"]
     en_de = load("multi30k_wide_en_de")["runs"][0]
@@ -231,9 +235,9 @@ def readme_results() -> str:
         "`experiment=multi30k_gru_wide`",
         "`experiment=multi30k_gru_wide data.src_lang=en data.tgt_lang=de`",
     )
-    score = f"{de_en['bleu']['mean']:.1f} ± {de_en['bleu']['std']:.1f}"
+    score = within(de_en["bleu"]["mean"], de_en["bleu"]["std"])
     lines.append([f"Multi30k de→en, test 2016, {de_en['num_runs']} seeds, in bfloat16", both[0], score, "–"])
-    score = f"{en_de['bleu']:.1f} ± {en_de['bleu_ci']:.1f}"
+    score = within(en_de["bleu"], en_de["bleu_ci"])
     lines.append(["Multi30k en→de, test 2016, in bfloat16", both[1], score, "–"])
     chosen = "_gru_ema", "_ema trainer.max_epochs=24", "_lower data.src_lang=en data.tgt_lang=de"
     for row in load("earlier")["scores"]:
@@ -241,7 +245,7 @@ def readme_results() -> str:
             score = f"{row['bleu']} ± {row['std']}"
             lines.append([f"{row['data']}, {row['seeds']} seeds", f"`{row['settings']}`", score, "–"])
     [wide] = load("evbnews_wide")["runs"]
-    score = f"{wide['bleu']:.1f} ± {wide['bleu_ci']:.1f}"
+    score = within(wide["bleu"], wide["bleu_ci"])
     lines.append(["EVBNews en→vi, in bfloat16", "`experiment=evbnews_en_vi_wide data.path=DIR`", score, "–"])
     return aligned(lines)
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +26,6 @@ from tests.test_align import SMALL, SOURCES, TARGETS, make_run
 
 ROOT = CONFIGS.parent
 REAL = ROOT.parent / "shared/data"
-# A SentencePiece model of the person's own
-OWN = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, "hard_vocab_limit": False}
 GREEDY = DecodingSettings(beam_size=1, length_alpha=0.0)
 POST = ("encoder.pre_norm=false", "decoder.pre_norm=false")
 TRANSFORMER = (
@@ -66,6 +65,21 @@ LINES = [
     " small house ",
     "the\u0301 ca\u0302\u0301t",
 ]  # the last: decomposed
+
+
+def given(**choices: Any) -> Tokenizer:
+    """The tokenizer of a SentencePiece model that the person has trained."""
+    model = io.BytesIO()
+    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(SOURCES * 20),
+        model_writer=model,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        **ids,
+        **choices,
+    )
+    return Tokenizer(model.getvalue())
 
 
 def needs(format: str) -> None:
@@ -201,16 +215,7 @@ def test_what_is_written_in_bytes_is_read_back_by_transformers():
     needs("transformers")
     from nmt.export.transformers import fast_tokenizer
 
-    model = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(SOURCES * 20),
-        model_writer=model,
-        minloglevel=2,
-        **OWN,
-        byte_fallback=True,
-        vocab_size=300,
-    )
-    own = Tokenizer(model.getvalue())
+    own = given(byte_fallback=True, vocab_size=300)
     theirs = fast_tokenizer(own, model_max_length=10**9)
     [ids] = theirs(["the € house"])["input_ids"]
     assert [ids] == own.encode_source(["the € house"])
@@ -304,17 +309,8 @@ def test_a_tokenizer_that_transformers_cannot_copy_is_refused(choices):
     needs("transformers")
     from nmt.export.transformers import check_tokenizer
 
-    model = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(SOURCES * 20),
-        model_writer=model,
-        minloglevel=2,
-        vocab_size=30,
-        **OWN,
-        **choices,
-    )
     with pytest.raises(UserError, match="use format=ctranslate2"):
-        check_tokenizer(Tokenizer(model.getvalue()))
+        check_tokenizer(given(vocab_size=30, **choices))
 
 
 def test_plain_weights_can_be_read_without_this_package(models):

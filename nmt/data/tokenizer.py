@@ -106,13 +106,12 @@ class Tokenizer:
     @classmethod
     def load(cls, directory: str | Path, *, lowercase: bool = False) -> "Tokenizer":
         """The tokenizer that `save` wrote; its files do not say whether text is lower-cased. Raises UserError."""
-        joint, *pair = (Path(directory) / name for name in ("joint.model", "src.model", "tgt.model"))
-        return cls.from_models(*([joint] if joint.exists() else pair), lowercase=lowercase)
+        joint = (Path(directory) / "joint.model").exists()
+        return cls.from_models(*model_files(directory, joint=joint), lowercase=lowercase)
 
     def save(self, directory: str | Path) -> None:
         """Write joint.model, or src.model and tgt.model. Raises WriteError."""
-        names = ("joint.model",) if self.joint else ("src.model", "tgt.model")
-        write_together(dict(zip([Path(directory) / name for name in names], self.models, strict=True)))
+        write_together(dict(zip(model_files(directory, joint=self.joint), self.models, strict=True)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         source, *target = self.models
@@ -285,3 +284,9 @@ def _filled(words: list[int]) -> list[int]:
         last = word if word >= 0 else last
         filled.append(last)
     return filled
+
+
+def model_files(directory: str | Path, *, joint: bool) -> list[Path]:
+    """The SentencePiece models that a saved tokenizer has in its directory."""
+    names = ("joint.model",) if joint else ("src.model", "tgt.model")
+    return [Path(directory) / name for name in names]

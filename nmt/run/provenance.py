@@ -32,7 +32,7 @@ def commands_of(run_dir: Path) -> str | None:
     started, resumed = (run_dir / ".hydra" / name for name in ("overrides.yaml", RESUMED))
     if not started.exists():
         return None
-    starts = [_read(started), *(_read(resumed) if resumed.exists() else [])]
+    starts = [_read(started), *_read(resumed)]
     return "; ".join(typed("train", overrides) for overrides in starts)
 
 
@@ -40,13 +40,12 @@ def note_resumption(run_dir: Path, overrides: Sequence[str]) -> None:
     """Keep what was typed to resume the run with other settings, beside what Hydra wrote at its start."""
     file = run_dir / ".hydra" / RESUMED
     given = [each.removeprefix("++") for each in overrides]  # the command adds ++
-    resumptions = [*(_read(file) if file.exists() else []), given]
     file.parent.mkdir(exist_ok=True)
-    write_atomically(file, OmegaConf.to_yaml(OmegaConf.create(resumptions)))
+    write_atomically(file, OmegaConf.to_yaml(OmegaConf.create([*_read(file), given])))
 
 
 def _read(file: Path) -> list[Any]:
-    return OmegaConf.to_container(OmegaConf.load(file))  # type: ignore[return-value]
+    return OmegaConf.to_container(OmegaConf.load(file)) if file.exists() else []  # type: ignore[return-value]
 
 
 def commit() -> str | None:

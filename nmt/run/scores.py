@@ -28,11 +28,17 @@ def _training(directory: Path, split: str) -> dict[str, Any]:
     """What training cost, by the file with the most steps: scoring again does not measure it again."""
     found: dict[int, Any] = {}
     for each in (split, "test", "val"):
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            file, _ = score_files(directory, each)
-            training = json.loads(file.read_text("utf-8"))["training"]
+        if training := training_in(score_files(directory, each)[0]):
             found[training["steps"]] = training
     return {"training": found[max(found)]} if found else {}
+
+
+def training_in(file: Path) -> dict[str, Any] | None:
+    """What a file of scores says that training cost; None where it is missing, broken or says nothing."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        training = json.loads(file.read_text("utf-8"))["training"]
+        return training if "steps" in training else None
+    return None
 
 
 def report(scores: dict[str, Any]) -> str:

@@ -1,7 +1,5 @@
 """The scores at the end of a training run: measured, written, printed, and logged as hyper-parameters' results."""
 
-import contextlib
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +12,7 @@ from nmt.run.building import build, build_parts
 from nmt.run.directory import Run
 from nmt.run.files import score_files
 from nmt.run.provenance import commands_of, provenance
-from nmt.run.scores import report, write_scores
+from nmt.run.scores import report, training_in, write_scores
 from nmt.settings import GROUPS, flat
 
 
@@ -57,9 +55,8 @@ def score(
 def scores_after(run_dir: Path, step: int) -> Path | None:
     """The file with the scores of a run that ended after `step`; None where there is none, or of an earlier end."""
     for file in (score_files(run_dir, split)[0] for split in ("test", "val")):
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            if json.loads(file.read_text("utf-8"))["training"]["steps"] == step:
-                return file
+        if (training := training_in(file)) and training["steps"] == step:
+            return file
     return None
 
 

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt import kernels
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, model_files
 from nmt.environment import rank
 from nmt.errors import UserError
 from nmt.run import provenance
@@ -66,11 +66,11 @@ def train(
     origin = None if checkpoint or cfg.get("start_from") is None else Path(cfg.start_from)
     if origin is not None:
         there, weights = load_config(origin), checkpoint_file(origin, "best")
-        sides = ("joint",) if there.data.tokenizer.joint else ("src", "tgt")
+        models = model_files(origin / "tokenizer", joint=there.data.tokenizer.joint)
         cfg.data.tokenizer = {
             **there.data.tokenizer,
             "sampling": cfg.data.tokenizer.sampling,
-            "model": [str(origin / "tokenizer" / f"{side}.model") for side in sides],
+            "model": [str(file) for file in models],
         }
     run_dir = Path(cfg.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
