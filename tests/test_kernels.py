@@ -39,10 +39,18 @@ def test_any_other_name_is_refused():
 # the loss
 
 
+def as_on_a_gpu(features, targets, pad_id):
+    """All rows, and which of them count."""
+    return features, targets.flatten(), (targets != pad_id).flatten()
+
+
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("rows", [1, 4, 100], ids=["one", "uneven", "whole"])
-def test_the_output_loss_equals_logits_and_cross_entropy(monkeypatch, label_smoothing, rows):
+@pytest.mark.parametrize("padding", ["left out", "not counted"])
+def test_the_output_loss_equals_logits_and_cross_entropy(monkeypatch, label_smoothing, rows, padding):
     monkeypatch.setattr("nmt.kernels.loss.ROWS", rows)
+    if padding == "not counted":
+        monkeypatch.setattr("nmt.training.losses._rows", as_on_a_gpu)
     output = torch.nn.Linear(5, 11)
     features = torch.randn(3, 6, 5, requires_grad=True)
     targets = torch.randint(1, 11, (3, 6))
@@ -60,8 +68,11 @@ def test_the_output_loss_equals_logits_and_cross_entropy(monkeypatch, label_smoo
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("rows", [1, 4, 100], ids=["one", "uneven", "whole"])
-def test_the_loss_of_r_drop_equals_logits_and_divergences(monkeypatch, label_smoothing, rows):
+@pytest.mark.parametrize("padding", ["left out", "not counted"])
+def test_the_loss_of_r_drop_equals_logits_and_divergences(monkeypatch, label_smoothing, rows, padding):
     monkeypatch.setattr("nmt.kernels.loss.ROWS", rows)
+    if padding == "not counted":
+        monkeypatch.setattr("nmt.training.losses._rows", as_on_a_gpu)
     output = torch.nn.Linear(5, 11)
     features = torch.randn(2, 3, 6, 5, requires_grad=True)
     targets = torch.randint(1, 11, (3, 6))

@@ -51,7 +51,7 @@ class Translator(nn.Module):
 
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """For src [B, S]: states [B, S, H], the padding mask [B, 1, S], and the decoder's first state [1, B, H]."""
-        lengths = (src != PAD).sum(dim=1)
+        lengths = (src != PAD).sum(dim=1).cpu()
         packed = pack_padded_sequence(
             self.dropout(self.embedding(src)), lengths, batch_first=True, enforce_sorted=False
         )

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.data import Sampler
 
 from nmt.errors import UserError
@@ -45,6 +46,35 @@ def collate(rows: Sequence[dict[str, Any]], *, pad_id: int, bos_id: int) -> Batc
         tgt_out=tgt_out,
         guide=_guide([row["links"] for row in rows], tgt_out.size(1), src.size(1)) if guided else None,
     )
+
+
+def of_few_shapes(batch: Batch, *, pad_id: int, bos_id: int, eos_id: int, max_length: int | None) -> Batch:
+    """The batch padded so that B, S and T are few different numbers: by up to a sixteenth, or to an even number.
+
+    A row that is added has an empty source and nothing to answer; its index is -1.
+    """
+    (num_rows, num_src), num_tgt = batch.src.shape, batch.tgt_in.size(1)
+    src_more, tgt_more = (min(_rounded(n), max_length or _rounded(n)) - n for n in (num_src, num_tgt))
+    rows_more = _rounded(num_rows) - num_rows
+
+    def more(ids: Tensor, columns: int, first_id: int) -> Tensor:
+        ids = F.pad(ids, (0, columns, 0, rows_more), value=pad_id)
+        ids[num_rows:, 0] = first_id
+        return ids
+
+    return Batch(
+        F.pad(batch.indices, (0, rows_more), value=-1),
+        more(batch.src, src_more, eos_id),
+        more(batch.tgt_in, tgt_more, bos_id),
+        more(batch.tgt_out, tgt_more, pad_id),
+        None if batch.guide is None else F.pad(batch.guide, (0, src_more, 0, tgt_more, 0, rows_more)),
+    )
+
+
+def _rounded(number: int) -> int:
+    """Up to the next of sixteen numbers in each power of two, and to an even one."""
+    step = max(2, (1 << (number - 1).bit_length()) // 32)
+    return -(-number // step) * step
 
 
 def _guide(links: Sequence[Sequence[int]], num_tgt: int, num_src: int) -> Tensor:

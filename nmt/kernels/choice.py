@@ -34,13 +34,13 @@ def using(name: str) -> Iterator[None]:
 def fast(x: Tensor) -> bool:
     """Whether a function of x should take its fast form: where `fast` is chosen and x is not multiplied in 16 bits.
 
-    Autocast to bfloat16 on a CPU is an exception: the fast forms keep their sums in 32 bits there.
+    Autocast to bfloat16 is an exception: the fast forms keep their sums in 32 bits there.
     """
     device = x.device.type
     if _chosen != "fast":
         return False
     if torch.is_autocast_enabled(device):
-        return device == "cpu" and torch.get_autocast_dtype(device) == torch.bfloat16
+        return torch.get_autocast_dtype(device) == torch.bfloat16
     return x.dtype not in (torch.float16, torch.bfloat16)
 
 

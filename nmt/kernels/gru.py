@@ -28,7 +28,13 @@ def plain_gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
 
 def gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
     """`plain_gru_cell` in fewer passes."""
-    return _Cell.apply(widened(a), widened(b), widened(hidden))
+    wide = widened(a), widened(b), widened(hidden)
+    if not a.is_cuda:
+        return _Cell.apply(*wide)
+    with torch.autocast("cuda", enabled=False):
+        return torch.ops.aten._thnn_fused_gru_cell(*wide)[
+            0
+        ]  # nn.GRUCell's: one kernel, and one for the gradients
 
 
 def gru_sequence(a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

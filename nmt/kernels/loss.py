@@ -14,35 +14,48 @@ MANY_ROWS = 1024  # from which on it pays to lay the weight out for the products
 
 
 def linear_cross_entropy(
-    features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, label_smoothing: float
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    counted: Tensor | None = None,
+    *,
+    label_smoothing: float,
 ) -> tuple[Tensor, Tensor]:
     """Label-smoothed cross-entropy of `features W^T + b` against targets, and the plain one: two sums, in nats.
 
         sum_i (1-e) * -log p_i(y_i) + e * mean_v -log p_i(v)        sum_i -log p_i(y_i)        p_i = softmax(W r_i + b)
 
-    features [N, R], weight [V, R], bias [V], targets [N], none of them padding. Only the first has a gradient,
-    which the forward pass computes beside it, `ROWS` rows at a time:
+    features [N, R], weight [V, R], bias [V], targets [N]; counted [N]: which rows are summed over, None: all. Only the
+    first has a gradient, which the forward pass computes beside it, `ROWS` rows at a time:
 
         d/d logits_i = p_i - (1-e) onehot(y_i) - e/V
     """
-    return _loss(features.unsqueeze(0), weight, bias, targets, label_smoothing, alpha=0.0)
+    return _loss(features.unsqueeze(0), weight, bias, targets, counted, label_smoothing, alpha=0.0)
 
 
 def linear_r_drop(
-    features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, *, label_smoothing: float, alpha: float
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    counted: Tensor | None = None,
+    *,
+    label_smoothing: float,
+    alpha: float,
 ) -> tuple[Tensor, Tensor]:
     """R-Drop's loss (`nmt.training.losses.r_drop`) of the logits `features W^T + b` of two passes, and the mean of
     their plain cross-entropies: two sums, in nats.
 
-    features [2, N, R], one pass after the other, weight [V, R], bias [V], targets [N], none of them padding. Only
-    the first has a gradient, which the forward pass computes beside it, `ROWS` rows of either pass at a time. With
-    the passes' distributions p and q and `d = log p - log q`, by p's logits it is
+    features [2, N, R], one pass after the other, weight [V, R], bias [V], targets [N], counted [N] as above. Only the
+    first has a gradient, which the forward pass computes beside it, `ROWS` rows of either pass at a time. With the
+    passes' distributions p and q and `d = log p - log q`, by p's logits it is
 
         1/2 (p - (1-e) onehot(y) - e/V) + alpha/4 (p * (d - sum_v p_v d_v) + p - q)
 
     and by q's the same with p and q exchanged.
     """
-    return _loss(features, weight, bias, targets, label_smoothing, alpha=alpha)
+    return _loss(features, weight, bias, targets, counted, label_smoothing, alpha=alpha)
 
 
 def _loss(features: Tensor, weight: Tensor, bias: Tensor, *rest: Any, alpha: float) -> tuple[Tensor, Tensor]:
@@ -51,17 +64,26 @@ def _loss(features: Tensor, weight: Tensor, bias: Tensor, *rest: Any, alpha: flo
     return _LinearLoss.apply(*inputs, *rest, alpha, learning, product_type(weight))
 
 
+def _total(rows: Tensor, counted: Tensor | None) -> Tensor:
+    """The sum over rows [C, ...], times their numbers in counted [C] if there are any."""
+    if counted is None:
+        return rows.sum(dim=0)
+    with torch.autocast(rows.device.type, enabled=False):
+        return counted @ rows
+
+
 def _smooth_evenly(
     features: Tensor,
     weight: Tensor,
     bias: Tensor,
+    num_logits: int | Tensor,
     even: float,
     grad_features: Tensor,
     grad_weight: Tensor,
     grad_bias: Tensor,
 ) -> Tensor:
-    """Subtract from the gradients of all rows what smoothing takes from each piece; returns the sum of all logits."""
-    num_logits = features.size(0) * features.size(1)  # of each piece
+    """Subtract from the gradients of all rows what smoothing takes from each piece, which has `num_logits`; returns the
+    sum of all logits."""
     feature_sum, weight_sum = features.sum(dim=(0, 1)), weight.sum(dim=0)
     grad_features.sub_(weight_sum, alpha=even)
     grad_weight.sub_(feature_sum, alpha=even)
@@ -83,12 +105,17 @@ class _LinearLoss(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         targets: Tensor,
+        counted: Tensor | None,
         label_smoothing: float,
         alpha: float,
         learning: bool,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         (num_passes, num_rows, _), vocab_size = features.shape, weight.size(0)
+        num_counted: int | Tensor = num_rows
+        if counted is not None:  # the others become zeros
+            counted = counted.to(features.dtype)
+            features, num_counted = features * counted.unsqueeze(1), counted.sum()
         grad_features = torch.empty_like(features)
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         nll, spread, divergence = (features.new_zeros(()) for _ in range(3))
@@ -106,14 +133,15 @@ class _LinearLoss(torch.autograd.Function):
             else:
                 logits = ahead(rows, bias)
             torch.log_softmax(logits, dim=1, dtype=log_probs.dtype, out=log_probs)
+            counts = None if counted is None else counted[start : start + ROWS].repeat(num_passes)
             places = answers.repeat(num_passes).unsqueeze(1)
-            nll -= log_probs.gather(1, places).sum()
+            nll -= _total(log_probs.gather(1, places).squeeze(1), counts)
             if label_smoothing:
-                spread += (logits[:, 0] - log_probs[:, 0]).sum()  # of the logarithms of the norms
+                spread += _total(logits[:, 0] - log_probs[:, 0], counts)  # of the logarithms of the norms
             if alpha:
                 difference = torch.sub(log_probs, log_probs.roll(len(answers), dims=0), out=scratch)
                 own = (log_probs.exp() * difference).sum(dim=1, keepdim=True)  # KL(p|q), then KL(q|p)
-                divergence += own.sum()
+                divergence += _total(own.squeeze(1), counts)
             if not learning:
                 continue
             slope = log_probs.exp_()
@@ -121,7 +149,7 @@ class _LinearLoss(torch.autograd.Function):
                 pull = difference.sub_(own).mul_(slope).add_(slope).sub_(slope.roll(len(answers), dims=0))
                 slope.add_(pull, alpha=alpha / 2)
             slope.scatter_add_(1, places, slope.new_full(places.shape, label_smoothing - 1))
-            grad_bias += slope.sum(dim=0)
+            grad_bias += _total(slope, counts)
             slope = slope.to(dtype)
             grad_rows = torch.mm(slope, weight) if back is None else back(slope, None)
             grad_features[:, start : start + ROWS] = grad_rows.unflatten(0, (num_passes, -1))
@@ -132,7 +160,10 @@ class _LinearLoss(torch.autograd.Function):
         if label_smoothing:
             even = label_smoothing / vocab_size
             grads = (grad_features, grad_weight, grad_bias)
-            spread -= _smooth_evenly(features, weight, bias, even, *grads) / vocab_size
+            num_logits = num_passes * num_counted
+            spread -= _smooth_evenly(features, weight, bias, num_logits, even, *grads) / vocab_size
+        if counted is not None:
+            grad_features *= counted.unsqueeze(1)
         ctx.save_for_backward(grad_features, grad_weight, grad_bias)
         ctx.num_passes = num_passes
         nll /= num_passes
@@ -144,4 +175,4 @@ class _LinearLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         grad = grad / ctx.num_passes
-        return *(grad * each for each in ctx.saved_tensors), None, None, None, None, None
+        return *(grad * each for each in ctx.saved_tensors), *[None] * 6

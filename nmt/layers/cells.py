@@ -40,7 +40,7 @@ class GRULayer(nn.GRU):
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
         hidden = state[0]
-        if not (inputs.is_cpu and kernels.fast(inputs)):
+        if not kernels.fast(inputs) or not (inputs.is_cpu or inputs.size(1) == 1):
             outputs, last = self(inputs, hidden.unsqueeze(0).contiguous())
             return outputs, (last.squeeze(0),)
         weight_ih, weight_hh, bias_ih, bias_hh = self.all_weights[0]
@@ -75,7 +75,7 @@ class LayerNormGRULayer(nn.Module):
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
         hidden = state[0]
-        cell = kernels.gru_cell if inputs.is_cpu and kernels.fast(inputs) else kernels.plain_gru_cell
+        cell = kernels.gru_cell if kernels.fast(inputs) else kernels.plain_gru_cell
         outputs = []
         # One step of a decoder that steps belongs to the block of all its steps.
         several = inputs.size(1) > 1

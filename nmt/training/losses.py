@@ -42,18 +42,26 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothi
 def output_loss(
     features: Tensor, output: nn.Linear, targets: Tensor, *, pad_id: int, label_smoothing: float
 ) -> LossSum:
-    """`cross_entropy` of `output(features)`, features [B, T, R]; the fast form leaves padding out of the product."""
+    """`cross_entropy` of `output(features)`, features [B, T, R]; on a CPU the fast form multiplies no padding."""
     if not kernels.fast(features):
         return cross_entropy(output(features), targets, pad_id=pad_id, label_smoothing=label_smoothing)
-    real = (targets != pad_id).flatten().nonzero().squeeze(1)
+    rows, answers, counted = _rows(features.flatten(0, 1), targets, pad_id)
     smoothed, nll = kernels.linear_cross_entropy(
-        features.flatten(0, 1).index_select(0, real),
-        output.weight,
-        output.bias,
-        targets.flatten()[real],
-        label_smoothing=label_smoothing,
+        rows, output.weight, output.bias, answers, counted, label_smoothing=label_smoothing
     )
-    return LossSum(smoothed, nll, real.new_tensor(len(real)))
+    return LossSum(smoothed, nll, (targets != pad_id).sum())
+
+
+def _rows(features: Tensor, targets: Tensor, pad_id: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rows of features [..., B*T, R] and their targets: on a CPU the real positions', on a GPU all, and which are real.
+
+    To leave out the others there, the CPU would have to wait until the GPU has counted them.
+    """
+    real = (targets != pad_id).flatten()
+    if not features.is_cpu:
+        return features, targets.flatten(), real
+    places = real.nonzero().squeeze(1)
+    return features.index_select(-2, places), targets.flatten()[places], None
 
 
 def r_drop(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothing: float, alpha: float) -> LossSum:
@@ -82,16 +90,11 @@ def output_r_drop(
     """`r_drop` of `output(features)`, features [2, B, T, R], as `output_loss` is `cross_entropy` of it."""
     if not kernels.fast(features):
         return r_drop(output(features), targets, pad_id=pad_id, label_smoothing=label_smoothing, alpha=alpha)
-    real = (targets != pad_id).flatten().nonzero().squeeze(1)
+    rows, answers, counted = _rows(features.flatten(1, 2), targets, pad_id)
     loss, nll = kernels.linear_r_drop(
-        features.flatten(1, 2).index_select(1, real),
-        output.weight,
-        output.bias,
-        targets.flatten()[real],
-        label_smoothing=label_smoothing,
-        alpha=alpha,
+        rows, output.weight, output.bias, answers, counted, label_smoothing=label_smoothing, alpha=alpha
     )
-    return LossSum(loss, nll, real.new_tensor(len(real)))
+    return LossSum(loss, nll, (targets != pad_id).sum())
 
 
 def guided_alignment(weights: Tensor, guide: Tensor) -> Tensor:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from nmt import ranks
+from nmt import kernels, ranks
 from nmt.attention.masks import padding_mask
-from nmt.data.batching import Batch
+from nmt.data.batching import Batch, of_few_shapes
 from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
 from nmt.models.base import Translator
@@ -60,6 +60,11 @@ class TranslationModule(L.LightningModule):
         self.label_smoothing = label_smoothing
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
+        self._recorder = kernels.Recorder()
+        # A document's sentences are counted, and a layer that is computed again draws its random numbers again.
+        self._recordable = not translator.reads_documents and not any(
+            getattr(each, "gradient_checkpointing", False) for each in translator.modules()
+        )
         self.progress: dict[str, str] = {}  # what the progress bar shows
         self._window_tokens: list[Tensor] = []  # since the last optimizer step
         self._since_log: list[LossSum] = []
@@ -86,7 +91,19 @@ class TranslationModule(L.LightningModule):
         return loss, weights
 
     def loss_of(self, batch: Batch) -> LossSum:
-        """What training minimises for a batch, the guidance of attention included."""
+        """What training minimises for a batch, the guidance of attention included.
+
+        On a GPU it is recorded for each shape of a batch, and padded so that there are few.
+        """
+        if not (self.training and self._recordable and kernels.records(batch.src)):
+            return self._loss_of(batch)
+        model = self.translator
+        ids = {"pad_id": model.pad_id, "bos_id": model.bos_id, "eos_id": model.eos_id}
+        batch = of_few_shapes(batch, **ids, max_length=model.max_length)
+        loss: LossSum = self._recorder(self._loss_of, [*self.parameters()], batch)
+        return loss
+
+    def _loss_of(self, batch: Batch) -> LossSum:
         guided = self.guided_alignment > 0
         loss, weights = (
             self.read_twice(batch, need_weights=guided) if self.r_drop else self(batch, need_weights=guided)
