@@ -10,8 +10,8 @@
     quantise               linear maps in bytes, for translating on a CPU (`int8=true`)
 
 The models call these in either case; with `kernels=plain` they run the plain forms, which tests hold them equal to.
-The recurrence over a whole sequence is for the CPU: a GPU has cuDNN's. Under autocast to bfloat16 the fast forms multiply
-in it, and keep states, gates, the output's probabilities and sums in float32; under any other autocast all is plain.
+The recurrence over a whole sequence is for the CPU: a GPU has cuDNN's. Under autocast to bfloat16 the fast forms
+multiply in it, and keep states, gates, the output's probabilities and sums in float32; under any other all is plain.
 """
 
 from nmt.kernels.best import best
