@@ -124,6 +124,40 @@ def beside_toolkits(rows: Sequence[dict[str, Any]]) -> str:
     return aligned(lines)
 
 
+def gpu(max_tokens: int) -> str:
+    """Training steps on a GPU, recorded, and beside them as the plain kernels run them."""
+    lines = [
+        [
+            "model",
+            "precision",
+            "steps/s",
+            "target pieces/s",
+            "`kernels=plain`",
+            "ratio",
+            "memory, MiB",
+            "products",
+        ]
+    ]
+    for row in load("gpu")["rows"]:
+        if row["max_tokens"] == max_tokens:
+            here, plain = row["tokens_per_second"], row["plain_tokens_per_second"]
+            memory = f"{row['memory_mib']:,} ({row['plain_memory_mib']:,})"
+            cells = [
+                row["model"],
+                row["precision"],
+                f"{row['steps_per_second']:.0f}",
+                f"{here:,}",
+                f"{plain:,}",
+            ]
+            lines.append([*cells, f"{here / plain:.2f}", memory, f"{100 * row['share']:.0f} %"])
+    return aligned(lines)
+
+
+def gpu_beside() -> str:
+    record = load("gpu")
+    return f"{beside_toolkits(record['beside'])}\n\n{record['note']} Commit `{record['commit']}`."
+
+
 def alignment() -> str:
     record = load("earlier")["alignment"]
     columns = list(record["rows"][0])
@@ -267,6 +301,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "toolkits": lambda: toolkits(load("earlier")["toolkits"]),
     "toolkits_avx2": lambda: toolkits(load("toolkits_avx2")),
     "toolkits_amx": lambda: toolkits(load("toolkits_amx")),
+    "gpu_4096": lambda: gpu(4096),
+    "gpu_16384": lambda: gpu(16384),
+    "gpu_beside": gpu_beside,
     "alignment": alignment,
     "reproduction": reproduction,
     "documents": lambda: documents("documents", "exact_match"),
@@ -281,6 +318,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "evbnews_lengths": lambda: lengths("evbnews"),
     "multi30k_wide": lambda: seeds("multi30k_wide"),
     "multi30k_wide_en_de": lambda: options("multi30k_wide_en_de"),
+    "multi30k_wide_pieces": lambda: options("multi30k_wide_pieces"),
     "r_drop": lambda: options("r_drop"),
     "r_drop_pieces": lambda: options("r_drop_pieces"),
     "r_drop_en_de": lambda: options("r_drop_en_de"),
