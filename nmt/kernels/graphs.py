@@ -72,7 +72,7 @@ def _filled(leaves: Sequence[Any], tensors: Sequence[Tensor]) -> list[Any]:
 
 
 class _Memory:
-    """What all recordings share, since only one of them is between its two passes at a time."""
+    """What all recordings share, since only one of them is between its two passes at a time: `passes` counts both."""
 
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
@@ -140,7 +140,7 @@ class _Recording:
                     _copy(_tensors(self._gradients(outputs, sources)), self.grads)
         except RuntimeError as error:
             raise RuntimeError(
-                f"this could not be recorded on the GPU (kernels=plain does not): {error}"
+                f"not recorded on the GPU, give kernels=plain to train without: {error}"
             ) from error
         finally:
             torch.clear_autocast_cache()
@@ -159,10 +159,11 @@ class _Recording:
 
     @contextmanager
     def _capture(self, graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-        """Records what is launched inside the block. Unlike torch.cuda.graph it keeps the memory that torch holds."""
-        graph.capture_begin(
-            pool=self.memory.pool, capture_error_mode="thread_local"
-        )  # others load data meanwhile
+        """Records what is launched inside the block; other threads may use the GPU meanwhile, to load data.
+
+        Unlike `torch.cuda.graph`, it does not give back the memory that torch holds.
+        """
+        graph.capture_begin(pool=self.memory.pool, capture_error_mode="thread_local")
         try:
             yield
         finally:
@@ -194,9 +195,7 @@ class _Replay(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         recording = ctx.recording
         if ctx.number != recording.memory.passes:
-            raise RuntimeError(
-                "another pass came before these gradients: kernels=plain computes them in any order"
-            )
+            raise RuntimeError("another pass came before these gradients: kernels=plain takes any order")
         recording.memory.passes += 1  # what this pass kept is used up
         _copy(recording._sloped(slopes), recording.slopes)
         recording.back.replay()
