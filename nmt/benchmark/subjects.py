@@ -56,6 +56,8 @@ class Subject:
         The products are measured after the training: to prepare the libraries for new shapes is a part of training.
         """
         batches = self.turns[turn]
+        if self.device.type == "cuda":
+            train_seconds(self.step, batches)  # records what is recorded: a long training does so once
         seconds = train_seconds(self.step, batches)
         alone = products_seconds(products_of(self.step, batches), self.device)
         waiting = self._waiting_seconds(loader, len(batches))

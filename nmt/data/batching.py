@@ -49,12 +49,14 @@ def collate(rows: Sequence[dict[str, Any]], *, pad_id: int, bos_id: int) -> Batc
 
 
 def of_few_shapes(batch: Batch, *, pad_id: int, bos_id: int, eos_id: int, max_length: int | None) -> Batch:
-    """The batch padded so that B, S and T are few different numbers: by up to a sixteenth, or to an even number.
+    """The batch padded so that few different shapes occur: B, S and T each grow by a sixteenth at most, or by one to an
+    even number.
 
-    A row that is added has an empty source and nothing to answer; its index is -1.
+    A row that is added has an empty source and only padding as its target; its index is -1. What is longer than
+    `max_length` stays as it is.
     """
     (num_rows, num_src), num_tgt = batch.src.shape, batch.tgt_in.size(1)
-    src_more, tgt_more = (min(_rounded(n), max_length or _rounded(n)) - n for n in (num_src, num_tgt))
+    src_more, tgt_more = (max(0, min(_rounded(n), max_length or _rounded(n)) - n) for n in (num_src, num_tgt))
     rows_more = _rounded(num_rows) - num_rows
 
     def more(ids: Tensor, columns: int, first_id: int) -> Tensor:
@@ -72,7 +74,7 @@ def of_few_shapes(batch: Batch, *, pad_id: int, bos_id: int, eos_id: int, max_le
 
 
 def _rounded(number: int) -> int:
-    """Up to the next of sixteen numbers in each power of two, and to an even one."""
+    """Up to a multiple of a thirty-second of the next power of two, and of 2."""
     step = max(2, (1 << (number - 1).bit_length()) // 32)
     return -(-number // step) * step
 

@@ -1,11 +1,10 @@
 """CUDA graphs: work of hundreds of small kernels, recorded once for each shape and launched as one.
 
 A training step of a small model launches a thousand kernels and more. On a GPU most of them take a few microseconds,
-less than Python needs to launch one. A graph is launched by one call, and computes what was recorded from the numbers
-that then stand in its memory.
+less than Python needs to launch one. A graph is launched by one call: it runs the recorded kernels again, on the
+numbers that are in its memory at that time.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,24 +16,30 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from nmt.kernels.choice import fast
 
-_MOST = 256  # recordings kept, the latest used
+_MOST = 256  # recordings
 
 
 def records(x: Tensor) -> bool:
-    """Whether what is computed of x should be recorded: on a GPU, for gradients, where the fast kernels are chosen."""
-    return x.is_cuda and torch.is_grad_enabled() and fast(x)
+    """Whether work with x, numbers of a model, should be recorded: on a GPU, for gradients, with the fast kernels.
+
+    Not with several processes, where nobody has tried it, and not while torch looks for anomalies.
+    """
+    alone = not torch.distributed.is_initialized() and not torch.is_anomaly_enabled()
+    return x.is_cuda and alone and torch.is_grad_enabled() and fast(x)
 
 
 class Recorder:
     """Calls a function on a GPU, and computes its gradients, by graphs: one pair for each shape of its arguments.
 
-    For the same shapes the function must launch the same kernels: nothing on the CPU may depend on a number on the GPU.
-    Random numbers are those that it would draw without a recorder. All recordings share one memory. Raises RuntimeError
-    for a function that cannot be recorded, and in a backward pass that another call came before.
+    For the same shapes the function must launch the same kernels: nothing on the CPU may depend on a number on the GPU,
+    and what Python decides stays as it was when a shape was recorded. Random numbers are those that would be drawn
+    without a recorder. All recordings share one memory; when there are many, further shapes are not recorded. Raises
+    RuntimeError for a function that cannot be recorded, and in a backward pass if the recorder was called since its
+    forward pass.
     """
 
     def __init__(self) -> None:
-        self._recordings: OrderedDict[Hashable, _Recording] = OrderedDict()
+        self._recordings: dict[Hashable, _Recording] = {}
         self._memory: _Memory | None = None
 
     def __reduce__(self) -> tuple[type["Recorder"], tuple[()]]:
@@ -52,10 +57,9 @@ class Recorder:
         )
         if key not in self._recordings:
             if len(self._recordings) == _MOST:
-                self._recordings.popitem(last=False)
+                return function(*arguments)
             self._memory = self._memory or _Memory()
             self._recordings[key] = _Recording(function, leaves, tree, parameters, self._memory)
-        self._recordings.move_to_end(key)
         recording = self._recordings[key]
         outputs = _Replay.apply(recording, *_tensors(leaves), *parameters)
         return tree_unflatten(_filled(recording.leaves, outputs), recording.tree)
@@ -72,7 +76,10 @@ def _filled(leaves: Sequence[Any], tensors: Sequence[Tensor]) -> list[Any]:
 
 
 class _Memory:
-    """What all recordings share, since only one of them is between its two passes at a time: `passes` counts both."""
+    """What all recordings share, since only one of them is between its two passes at a time.
+
+    passes: the number of forward and backward passes so far.
+    """
 
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
@@ -133,19 +140,26 @@ class _Recording:
                 self.grads = memory.like("grad", _tensors(grads))
                 del found, outputs, grads
                 torch.clear_autocast_cache()
-                with self._capture(self.ahead):
-                    outputs = _tensors(tree_flatten(function(*arguments))[0])
-                    _copy(outputs, self.outputs)
-                with self._capture(self.back):
-                    _copy(_tensors(self._gradients(outputs, sources)), self.grads)
-        except RuntimeError as error:
-            raise RuntimeError(
-                f"not recorded on the GPU, give kernels=plain to train without: {error}"
-            ) from error
+                torch.cuda.empty_cache()  # recordings have their own memory
+                self._record(function, arguments, sources)
         finally:
             torch.clear_autocast_cache()
             torch.cuda.current_stream().wait_stream(memory.stream)
             torch.cuda.set_rng_state(random_state)
+
+    def _record(self, function: Callable[..., Any], arguments: Any, sources: Sequence[Tensor]) -> None:
+        try:
+            with self._capture(self.ahead):
+                outputs = _tensors(tree_flatten(function(*arguments))[0])
+                _copy(outputs, self.outputs)
+            with self._capture(self.back):
+                _copy(_tensors(self._gradients(outputs, sources)), self.grads)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"this step could not be recorded as CUDA graphs, kernels=plain trains without them: {error}"
+            ) from error
 
     def _sloped(self, outputs: Sequence[Tensor]) -> list[Tensor]:
         return [each for each, sloped in zip(outputs, self.sloped, strict=True) if sloped]
@@ -159,10 +173,7 @@ class _Recording:
 
     @contextmanager
     def _capture(self, graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-        """Records what is launched inside the block; other threads may use the GPU meanwhile, to load data.
-
-        Unlike `torch.cuda.graph`, it does not give back the memory that torch holds.
-        """
+        """Records what is launched inside the block; other threads may use the GPU meanwhile, to load data."""
         graph.capture_begin(pool=self.memory.pool, capture_error_mode="thread_local")
         try:
             yield
@@ -195,7 +206,7 @@ class _Replay(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         recording = ctx.recording
         if ctx.number != recording.memory.passes:
-            raise RuntimeError("another pass came before these gradients: kernels=plain takes any order")
+            raise RuntimeError("another pass came before this backward pass: kernels=plain takes any order")
         recording.memory.passes += 1  # what this pass kept is used up
         _copy(recording._sloped(slopes), recording.slopes)
         recording.back.replay()

@@ -32,9 +32,9 @@ def gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
     if not a.is_cuda:
         return _Cell.apply(*wide)
     with torch.autocast("cuda", enabled=False):
-        return torch.ops.aten._thnn_fused_gru_cell(*wide)[
-            0
-        ]  # nn.GRUCell's: one kernel, and one for the gradients
+        # nn.GRUCell's: one kernel, and one for the gradients
+        after, _ = torch.ops.aten._thnn_fused_gru_cell(*wide)
+    return after
 
 
 def gru_sequence(a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ def _loss(features: Tensor, weight: Tensor, bias: Tensor, *rest: Any, alpha: flo
 
 
 def _total(rows: Tensor, counted: Tensor | None) -> Tensor:
-    """The sum over rows [C, ...], times their numbers in counted [C] if there are any."""
+    """The sum over rows [C, …], each times its number in `counted` [C]; None: all count."""
     if counted is None:
         return rows.sum(dim=0)
     with torch.autocast(rows.device.type, enabled=False):
@@ -82,8 +82,10 @@ def _smooth_evenly(
     grad_weight: Tensor,
     grad_bias: Tensor,
 ) -> Tensor:
-    """Subtract from the gradients of all rows what smoothing takes from each piece, which has `num_logits`; returns the
-    sum of all logits."""
+    """Subtract from the gradients of all rows what smoothing takes from each piece; returns the sum of all logits.
+
+    Each piece has `num_logits` logits.
+    """
     feature_sum, weight_sum = features.sum(dim=(0, 1)), weight.sum(dim=0)
     grad_features.sub_(weight_sum, alpha=even)
     grad_weight.sub_(feature_sum, alpha=even)

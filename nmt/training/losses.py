@@ -45,22 +45,22 @@ def output_loss(
     """`cross_entropy` of `output(features)`, features [B, T, R]; on a CPU the fast form multiplies no padding."""
     if not kernels.fast(features):
         return cross_entropy(output(features), targets, pad_id=pad_id, label_smoothing=label_smoothing)
-    rows, answers, counted = _rows(features.flatten(0, 1), targets, pad_id)
+    real = targets != pad_id
+    rows, answers, counted = _rows(features.flatten(0, 1), targets, real)
     smoothed, nll = kernels.linear_cross_entropy(
         rows, output.weight, output.bias, answers, counted, label_smoothing=label_smoothing
     )
-    return LossSum(smoothed, nll, (targets != pad_id).sum())
+    return LossSum(smoothed, nll, real.sum())
 
 
-def _rows(features: Tensor, targets: Tensor, pad_id: int) -> tuple[Tensor, Tensor, Tensor | None]:
+def _rows(features: Tensor, targets: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
     """Rows of features [..., B*T, R] and their targets: on a CPU the real positions', on a GPU all, and which are real.
 
     To leave out the others there, the CPU would have to wait until the GPU has counted them.
     """
-    real = (targets != pad_id).flatten()
     if not features.is_cpu:
-        return features, targets.flatten(), real
-    places = real.nonzero().squeeze(1)
+        return features, targets.flatten(), real.flatten()
+    places = real.flatten().nonzero().squeeze(1)
     return features.index_select(-2, places), targets.flatten()[places], None
 
 
@@ -90,11 +90,12 @@ def output_r_drop(
     """`r_drop` of `output(features)`, features [2, B, T, R], as `output_loss` is `cross_entropy` of it."""
     if not kernels.fast(features):
         return r_drop(output(features), targets, pad_id=pad_id, label_smoothing=label_smoothing, alpha=alpha)
-    rows, answers, counted = _rows(features.flatten(1, 2), targets, pad_id)
+    real = targets != pad_id
+    rows, answers, counted = _rows(features.flatten(1, 2), targets, real)
     loss, nll = kernels.linear_r_drop(
         rows, output.weight, output.bias, answers, counted, label_smoothing=label_smoothing, alpha=alpha
     )
-    return LossSum(loss, nll, (targets != pad_id).sum())
+    return LossSum(loss, nll, real.sum())
 
 
 def guided_alignment(weights: Tensor, guide: Tensor) -> Tensor:

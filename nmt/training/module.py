@@ -61,7 +61,7 @@ class TranslationModule(L.LightningModule):
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
         self._recorder = kernels.Recorder()
-        # A document's sentences are counted, and a layer that is computed again draws its random numbers again.
+        # The CPU must know how many sentences a document has, and random numbers are set back to compute a layer again.
         self._recordable = not translator.reads_documents and not any(
             getattr(each, "gradient_checkpointing", False) for each in translator.modules()
         )
@@ -95,9 +95,9 @@ class TranslationModule(L.LightningModule):
 
         On a GPU it is recorded for each shape of a batch, and padded so that there are few.
         """
-        if not (self.training and self._recordable and kernels.records(batch.src)):
-            return self._loss_of(batch)
         model = self.translator
+        if not (self.training and self._recordable and kernels.records(model.output.weight)):
+            return self._loss_of(batch)
         ids = {"pad_id": model.pad_id, "bos_id": model.bos_id, "eos_id": model.eos_id}
         batch = of_few_shapes(batch, **ids, max_length=model.max_length)
         loss: LossSum = self._recorder(self._loss_of, [*self.parameters()], batch)
@@ -152,9 +152,10 @@ class TranslationModule(L.LightningModule):
         self._stop_clock()
 
     def on_train_end(self) -> None:
-        """Counts what came after the last logged step."""
+        """Counts what came after the last logged step, and lets go of what was recorded."""
         self._stop_clock()
         self._count()
+        self._recorder = kernels.Recorder()
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         loss = self.loss_of(batch)

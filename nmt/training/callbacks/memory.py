@@ -53,7 +53,7 @@ class LogMemory(Callback):
 
     The C library's unused memory is returned to the system before, and every `OFTEN` batches. Mapped files, such as the
     cached corpus, do not count. Where the system does not tell, it is the highest value so far. On a GPU,
-    `train/gpu_memory` counts its tensors.
+    `train/gpu_memory` is what torch holds of it.
     """
 
     def on_train_batch_end(
@@ -66,6 +66,6 @@ class LogMemory(Callback):
         give_back()
         metrics = {"train/memory": (held_memory() or most_memory()) / 2**20}
         if pl_module.device.type == "cuda":
-            metrics["train/gpu_memory"] = torch.cuda.memory_allocated(pl_module.device) / 2**20
+            metrics["train/gpu_memory"] = torch.cuda.memory_reserved(pl_module.device) / 2**20
         for logger in trainer.loggers:
             logger.log_metrics(metrics, step=trainer.global_step)

@@ -38,7 +38,7 @@ def _counted(number: int, thing: str) -> str:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes held at once: on a GPU by tensors, else by this process."""
+    """The most bytes held at once: of a GPU by torch, else by this process."""
     if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+        return torch.cuda.max_memory_reserved(device)
     return most_memory()
