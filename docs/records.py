@@ -111,8 +111,8 @@ def earlier_scores() -> str:
     return aligned(lines)
 
 
-def toolkits(record: dict[str, Any]) -> str:
-    return f"{beside_toolkits(record['rows'])}\n\n{record['note']} Commit `{record['commit']}`."
+def toolkits(record: dict[str, Any], rows: str = "rows") -> str:
+    return f"{beside_toolkits(record[rows])}\n\n{record['note']} Commit `{record['commit']}`."
 
 
 def beside_toolkits(rows: Sequence[dict[str, Any]]) -> str:
@@ -126,18 +126,7 @@ def beside_toolkits(rows: Sequence[dict[str, Any]]) -> str:
 
 def gpu(max_tokens: int) -> str:
     """Training steps on a GPU, recorded, and beside them as the plain kernels run them."""
-    lines = [
-        [
-            "model",
-            "precision",
-            "steps/s",
-            "pieces/s",
-            "`plain`",
-            "ratio",
-            "memory, MiB",
-            "products",
-        ]
-    ]
+    lines = [["model", "precision", "steps/s", "pieces/s", "`plain`", "ratio", "memory, MiB", "products"]]
     for row in load("gpu")["rows"]:
         if row["max_tokens"] == max_tokens:
             here, plain = row["tokens_per_second"], row["plain_tokens_per_second"]
@@ -151,11 +140,6 @@ def gpu(max_tokens: int) -> str:
             ]
             lines.append([*cells, f"{here / plain:.2f}", memory, f"{100 * row['share']:.0f} %"])
     return aligned(lines)
-
-
-def gpu_beside() -> str:
-    record = load("gpu")
-    return f"{beside_toolkits(record['beside'])}\n\n{record['note']} Commit `{record['commit']}`."
 
 
 def alignment() -> str:
@@ -303,7 +287,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "toolkits_amx": lambda: toolkits(load("toolkits_amx")),
     "gpu_4096": lambda: gpu(4096),
     "gpu_16384": lambda: gpu(16384),
-    "gpu_beside": gpu_beside,
+    "gpu_beside": lambda: toolkits(load("gpu"), "beside"),
     "alignment": alignment,
     "reproduction": reproduction,
     "documents": lambda: documents("documents", "exact_match"),

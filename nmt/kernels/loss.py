@@ -31,7 +31,7 @@ def linear_cross_entropy(
 
         d/d logits_i = p_i - (1-e) onehot(y_i) - e/V
     """
-    return _loss(features.unsqueeze(0), weight, bias, targets, counted, label_smoothing, alpha=0.0)
+    return _loss(features.unsqueeze(0), weight, bias, counted, targets, label_smoothing, alpha=0.0)
 
 
 def linear_r_drop(
@@ -55,13 +55,19 @@ def linear_r_drop(
 
     and by q's the same with p and q exchanged.
     """
-    return _loss(features, weight, bias, targets, counted, label_smoothing, alpha=alpha)
+    return _loss(features, weight, bias, counted, targets, label_smoothing, alpha=alpha)
 
 
-def _loss(features: Tensor, weight: Tensor, bias: Tensor, *rest: Any, alpha: float) -> tuple[Tensor, Tensor]:
-    inputs = (widened(features), weight, bias)
+def _loss(
+    features: Tensor, weight: Tensor, bias: Tensor, counted: Tensor | None, *rest: Any, alpha: float
+) -> tuple[Tensor, Tensor]:
+    features = widened(features)
+    if counted is not None:  # the other rows become zeros, and so do their gradients
+        counted = counted.to(features.dtype)
+        features = features * counted.unsqueeze(1)
+    inputs = (features, weight, bias)
     learning = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
-    return _LinearLoss.apply(*inputs, *rest, alpha, learning, product_type(weight))
+    return _LinearLoss.apply(*inputs, counted, *rest, alpha, learning, product_type(weight))
 
 
 def _total(rows: Tensor, counted: Tensor | None) -> Tensor:
@@ -97,7 +103,7 @@ class _LinearLoss(torch.autograd.Function):
     """The mean over passes [P, N, R] of their cross-entropies, and where `alpha` is above 0 the divergences of two.
 
     Gradients are kept for the sum over passes. What smoothing adds is the same for every piece: it is added to the
-    sums.
+    sums. Rows that are not counted are zeros, and what their gradients are does not matter.
     """
 
     @staticmethod
@@ -106,18 +112,14 @@ class _LinearLoss(torch.autograd.Function):
         features: Tensor,
         weight: Tensor,
         bias: Tensor,
-        targets: Tensor,
         counted: Tensor | None,
+        targets: Tensor,
         label_smoothing: float,
         alpha: float,
         learning: bool,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         (num_passes, num_rows, _), vocab_size = features.shape, weight.size(0)
-        num_counted: int | Tensor = num_rows
-        if counted is not None:  # the others become zeros
-            counted = counted.to(features.dtype)
-            features, num_counted = features * counted.unsqueeze(1), counted.sum()
         grad_features = torch.empty_like(features)
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         nll, spread, divergence = (features.new_zeros(()) for _ in range(3))
@@ -162,10 +164,8 @@ class _LinearLoss(torch.autograd.Function):
         if label_smoothing:
             even = label_smoothing / vocab_size
             grads = (grad_features, grad_weight, grad_bias)
-            num_logits = num_passes * num_counted
+            num_logits = num_passes * (num_rows if counted is None else counted.sum())
             spread -= _smooth_evenly(features, weight, bias, num_logits, even, *grads) / vocab_size
-        if counted is not None:
-            grad_features *= counted.unsqueeze(1)
         ctx.save_for_backward(grad_features, grad_weight, grad_bias)
         ctx.num_passes = num_passes
         nll /= num_passes
