@@ -657,6 +657,12 @@ def test_the_filter_agrees_with_a_loop():
         ]
 
 
+def test_the_filter_keeps_a_pair_of_exactly_the_ratio():
+    assert 4.1 * 30 < 123  # in binary fractions
+    _, counts = filter_pairs(of_lengths([(123, 30), (124, 30)]), max_length=200, max_ratio=4.1)
+    assert (counts["kept"], counts["ratio"]) == (1, 1)
+
+
 def test_the_filter_says_why_nothing_is_left():
     with pytest.raises(
         UserError, match=r"left of 3 \(1 empty, 2 too long, 0 by ratio\): raise data.max_length=4"

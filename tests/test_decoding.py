@@ -5,6 +5,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -824,6 +825,20 @@ def test_a_length_limit_that_no_number_holds_is_none() -> None:
     limits = length_limits(torch.tensor([2, 5]), ratio=1e19, extra=10.0, cap=8)
     assert limits.tolist() == [8, 8]
     assert (length_limits(torch.tensor([2, 5]), ratio=2.0, extra=1e19, cap=None) > 10**6).all()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "extra", "length", "right"),
+    [(0.21, 0, 300, 63), (2.1, 0.5, 15, 32), (0.29, 0, 100, 29), (0.57, 0, 100, 57), (1.15, 0.3, 18, 21)],
+)
+def test_length_limits_count_in_decimals(ratio: float, extra: float, length: int, right: int) -> None:
+    assert length_limits(torch.tensor([length]), ratio=ratio, extra=extra, cap=None).tolist() == [right]
+    settings = decoding.DecodingSettings(
+        max_length_ratio=ratio, max_length_extra=extra, min_length_ratio=ratio
+    )
+    bounds = decoding.Constraints(Table(5), torch.tensor([length]), settings, None)
+    assert bounds.limits.tolist() == [right]
+    assert bounds.minimums.tolist() == [math.floor(Fraction(str(ratio)) * length)]
 
 
 class BrokenLater(Table):

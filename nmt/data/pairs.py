@@ -148,7 +148,8 @@ def fit_to_learn(
     longer, shorter = np.maximum(src, tgt), np.minimum(src, tgt)
     empty = shorter <= 1
     too_long = ~empty & (longer > max_length)
-    ratio = ~empty & ~too_long & (longer > RATIO_FLOOR) & (longer > max_ratio * shorter)
+    most = np.round(max_ratio * shorter, 6)  # 4.1 * 30 is 123, not 122.999...
+    ratio = ~empty & ~too_long & (longer > RATIO_FLOOR) & (longer > most)
     keep = ~(empty | too_long | ratio)
     counts = {"kept": keep, "empty": empty, "too_long": too_long, "ratio": ratio}
     return keep, {name: int(which.sum()) for name, which in counts.items()}

@@ -1,5 +1,7 @@
 """Constraints on a search: length limits, given prefixes, no repeated n-grams."""
 
+from fractions import Fraction
+
 import torch
 from torch import Tensor
 
@@ -9,16 +11,18 @@ from nmt.models.base import Translator
 NEVER = float("-inf")
 
 
-_MOST_PIECES = 2**24  # up to which float32 counts one by one
+_MOST_PIECES = 2**24  # up to which float32, of the length penalty, counts one by one
 
 
 def length_limits(src_lengths: Tensor, *, ratio: float, extra: float, cap: int | None) -> Tensor:
     """How many pieces each translation may have: `min(cap, floor(ratio * |x| + extra))` [B].
 
-    |x| [B] counts the real source positions, EOS included.
+    |x| [B] counts the real source positions, EOS included. Numbers count as they are written, in decimals: 0.29 * 100
+    is 29, which binary fractions put below 29.
     """
     most = _MOST_PIECES if cap is None else min(cap, _MOST_PIECES)
-    return (ratio * src_lengths + extra).floor().clamp(max=most).long()
+    slope, start = Fraction(str(ratio)), Fraction(str(extra))
+    return src_lengths.new_tensor([min(most, int(slope * each + start)) for each in src_lengths.tolist()])
 
 
 def log_softmax(logits: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -86,8 +90,8 @@ class Constraints:
         self._most_of_model = None if model.max_length is None else model.max_length - 1
         if self._most_of_model is not None:
             self.limits = self.limits.clamp(max=self._most_of_model)
-        wanted = (settings.min_length_ratio * src_lengths).floor().long().clamp(min=settings.min_length)
-        self.minimums = torch.minimum(self.limits, wanted)
+        wanted = length_limits(src_lengths, ratio=settings.min_length_ratio, extra=0, cap=None)
+        self.minimums = torch.minimum(self.limits, wanted.clamp(min=settings.min_length))
         # Plain numbers: a step need not wait for the device to know that it has nothing to exclude.
         any_sentence = len(src_lengths) > 0
         self.smallest_limit = int(self.limits.min()) if any_sentence else 0

@@ -1,6 +1,7 @@
 """Greedy translation of standard input with encoder.onnx and step.onnx, line by line."""
 
 import json
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 
@@ -35,10 +36,8 @@ class Translator:
         src = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
         for number, row in enumerate(rows):
             src[number, : len(row)] = row
-        limits = np.array(
-            [CONFIG["max_length_ratio"] * len(row) + CONFIG["max_length_extra"] for row in rows]
-        )
-        limits = np.floor(np.where([len(row) == 1 for row in rows], 0, limits))
+        ratio, extra = (Fraction(str(CONFIG[f"max_length_{each}"])) for each in ("ratio", "extra"))
+        limits = np.array([0 if len(row) == 1 else int(ratio * len(row) + extra) for row in rows])
         # The beginning of sentence takes one position
         limits = np.minimum(limits, (CONFIG["max_target_pieces"] or np.inf) - 1)
         names = [each.name for each in self.encoder.get_outputs()]
