@@ -9,6 +9,7 @@ from typing import Any
 
 from nmt import metrics
 from nmt.comparison.runs import ScoredRun, groups_but_for_seed, label_experiments, label_runs
+from nmt.comparison.significance import paired_tests
 from nmt.errors import UserError
 
 Row = dict[str, Any]  # one run's figures by their names in the CSV file
@@ -41,7 +42,7 @@ def compare(
                 f"{name} has {len(hypotheses)} hypotheses but there are {len(references)} references"
             )
     labels = label_runs(runs)
-    results = metrics.paired_tests(
+    results = paired_tests(
         chosen,
         [hypotheses for _, hypotheses in texts],
         references,
