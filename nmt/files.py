@@ -7,8 +7,16 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from nmt.errors import WriteError
+
+
+def json_text(value: Any) -> str:
+    """A value as indented JSON; NaN and infinity, which JSON does not have, are null."""
+    return TypeAdapter(Any).dump_json(value, indent=2).decode() + "\n"
 
 
 @contextmanager

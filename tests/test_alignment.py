@@ -110,8 +110,9 @@ def test_statistics_are_means_over_pieces():
     assert (faint["entropy"], faint["coverage"]) == (0, 2 / 4)
     barely = alignment.statistics([np.array([[0.45, 0.55], [0.0, 0.0]])])
     assert barely["coverage"] == 1 / 2  # half a piece's worth is asked for
-    with pytest.raises(ValueError, match="0 sentences"):
-        alignment.statistics([])
+    for nothing in ([], [np.zeros((0, 3))], [np.zeros((2, 0))]):
+        with pytest.raises(ValueError, match=f"{len(nothing)} sentences"):
+            alignment.statistics(nothing)
 
 
 def test_alignment_error_equals_the_published_formula_in_loops():

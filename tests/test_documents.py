@@ -331,6 +331,17 @@ def test_importance_by_hand():
     assert alignment.score_importance([weights], [words], [set()]) is None
 
 
+def test_a_document_whose_words_have_no_weight_counts_as_nothing_found():
+    """As of sparse attention that is all on the end of sentence; means over the others must not become NaN."""
+    words, gold = ["a", "¶", "b", "¶", "c"], {(0, 0)}
+    none, sure = np.zeros((1, 5)), np.array([[1.0, 0, 0, 0, 0]])
+    assert alignment.score_importance([none], [words], [gold]) == (0, 0)
+    assert alignment.score_importance([none, sure], [words] * 2, [gold] * 2) == (0.5, 0.5)
+    assert alignment.score_importance([np.zeros((0, 5))], [words], [gold]) == (0, 0)  # without output
+    # Of two sentences that matter one has weight: the other is not found by being first of the rest
+    assert alignment.score_importance([sure], [words], [{(0, 0), (2, 0)}]) == (0.5, 1)
+
+
 def test_words_that_weigh_by_hand():
     found = alignment.weighed_words(
         [[[0.9, 0.1]], [[0.5, 0.5]], [[0.7, 0.3]], [[1.0]]],

@@ -1,11 +1,13 @@
 """A file that is replaced is whole under its name, or as it was."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from nmt.files import replacing
-from nmt.run.scores import report
+from nmt.files import json_text, replacing
+from nmt.run.scores import report, write_scores
 
 
 def write_half(path: Path) -> None:
@@ -29,6 +31,19 @@ def test_two_that_write_one_file_do_not_meet(tmp_path):
         one.write_text("same")
         other.write_text("same")
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), np.float64("nan")])
+def test_json_has_null_for_what_is_no_number(value):
+    text = json_text({"é": [1.5, {"score": value}], "n": 3})
+    assert json.loads(text, parse_constant=pytest.fail) == {"é": [1.5, {"score": None}], "n": 3}
+    assert text.startswith('{\n  "é": [') and text.endswith("}\n")
+
+
+def test_scores_that_are_no_number_are_null(tmp_path):
+    write_scores(tmp_path, "test", {"attention": {"entropy": float("nan")}}, [])
+    written = json.loads((tmp_path / "metrics.json").read_text("utf-8"), parse_constant=pytest.fail)
+    assert written == {"split": "test", "attention": {"entropy": None}}
 
 
 def test_a_report_tells_precision_from_recall():

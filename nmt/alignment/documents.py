@@ -64,15 +64,17 @@ def score_importance(
         mass = sum of w_i over i in G / sum of all w_i
 
     weights: [T, S] between words. golds: links of each pair; G has the sentences of which a word is linked. A document
-    without links is left out; None where all are.
+    without links is left out; None where all are. Sentences without weight are never among the k largest, and a
+    document whose words have no weight at all (all of it was on the end) counts as 0.
     """
     found = []
     for each, words, links in zip(weights, documents, golds, strict=True):
         numbers = sentences_of(words)
         important = sorted({numbers[source] for source, _ in links})
         if important:
-            of_sentences = sentence_weights(each, words).mean(axis=0)
+            of_sentences = sentence_weights(each, words).sum(axis=0) / max(1, len(as_array(each)))
             largest = np.argsort(-of_sentences, kind="stable")[: len(important)]
-            precision = len({*largest.tolist()} & {*important}) / len(important)
-            found.append((precision, of_sentences[important].sum() / of_sentences.sum()))
+            hits = [row for row in largest if row in important and of_sentences[row] > 0]
+            mass = of_sentences[important].sum() / of_sentences.sum() if of_sentences.any() else 0.0
+            found.append((len(hits) / len(important), mass))
     return Importance(*np.mean(found, axis=0).tolist()) if found else None

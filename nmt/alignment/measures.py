@@ -96,8 +96,8 @@ def statistics(weights: Iterable[Any]) -> dict[str, float]:
 
     entropy: nats, over all target pieces. concentration: the largest weight, over all target pieces. locality:
     nearness to the diagonal, over all target pieces. coverage: the share of source positions that receive at
-    least half a piece's worth of attention in all. diagonality: over sentences. Raises ValueError where there
-    are none.
+    least half a piece's worth of attention in all. diagonality: over sentences. Raises ValueError if there are
+    no weights.
     """
     entropies, largest, local, covered, diagonal = [], [], [], [], []
     for given in weights:
@@ -108,8 +108,8 @@ def statistics(weights: Iterable[Any]) -> dict[str, float]:
         local.append(locality(each))
         covered.append(received(each) >= 0.5)
         diagonal.append(diagonality(each))
-    if not entropies:
-        raise ValueError("no weights: there are no statistics of 0 sentences")
+    if not sum(map(len, entropies)) or not sum(map(len, covered)):
+        raise ValueError(f"no weights: {len(entropies)} sentences, none of which has pieces on both sides")
     means = [float(np.concatenate(each).mean()) for each in (entropies, largest, local, covered)]
     return dict(zip(STATISTICS, [*means, float(np.mean(diagonal))], strict=True))
 

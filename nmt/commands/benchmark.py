@@ -26,6 +26,7 @@ from nmt.commands.speedrun import speedrun
 from nmt.commands.training_step import build_step
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.errors import UserError
+from nmt.files import json_text
 from nmt.run.building import quantise
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
@@ -69,7 +70,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     }
     print(measure.report(result))
     if cfg.output is not None:
-        write_atomically(Path(cfg.output), json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(Path(cfg.output), json_text(result))
     return result
 
 

@@ -1,6 +1,5 @@
 """Compare scored runs: scores with significance, cost, means over seeds, and BLEU by sentence length."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from nmt import plotting
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, check_digests, read_run, read_text
 from nmt.data.lines import read_lines
-from nmt.files import write_together
+from nmt.files import json_text, write_together
 from nmt.run.building import make_scorers, reads_lowercase
 from nmt.run.checks import check_case
 from nmt.run.files import find_runs
@@ -77,7 +76,7 @@ def write(output: Path, report: str, result: dict[str, Any], runs: Sequence[Scor
     write_together(
         {
             output / "comparison.csv": tables.to_csv(rows),
-            output / "comparison.json": json.dumps(result, indent=2, ensure_ascii=False) + "\n",
+            output / "comparison.json": json_text(result),
             output / "comparison.md": "\n\n".join(sections) + "\n",
         }
     )

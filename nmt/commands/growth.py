@@ -1,6 +1,5 @@
 """`benchmark.py growth=…`: the cost of training along one axis at a time: lengths, widths, vocabularies, corpora."""
 
-import json
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
@@ -19,6 +18,7 @@ from nmt.benchmark.growth import SPECIAL_IDS
 from nmt.commands import starts
 from nmt.commands.training_step import build_step
 from nmt.data.batching import Batch
+from nmt.files import json_text
 from nmt.run.device import pick_device
 from nmt.run.files import write_atomically
 from nmt.run.provenance import provenance, typed
@@ -49,7 +49,7 @@ def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     result = {**origin, "settings": OmegaConf.to_container(cfg, resolve=True), "growth": axes}
     print(measure.growth_tables(result))
     if cfg.output is not None:
-        write_atomically(Path(cfg.output), json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(Path(cfg.output), json_text(result))
         picture = plotting.growth(measure.growth_curves(axes))
         plotting.to_png(picture, Path(cfg.output).with_suffix(".png"))
     return result

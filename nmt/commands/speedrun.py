@@ -18,6 +18,7 @@ from tqdm import tqdm
 from nmt.benchmark import plain
 from nmt.commands.starts import TRAIN
 from nmt.errors import UserError
+from nmt.files import json_text
 from nmt.plotting import learning_curves, to_png
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
@@ -72,7 +73,7 @@ def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     }
     print(report(result))
     if cfg.output is not None:
-        write_atomically(Path(cfg.output), json.dumps(result, indent=2) + "\n")
+        write_atomically(Path(cfg.output), json_text(result))
         to_png(draw(curves, cfg.target), Path(cfg.output).with_suffix(".png"))
     return result
 

@@ -1,6 +1,5 @@
 """Start-ups of `train.py`, measured as processes of their own: of a configuration, and by the size of a corpus."""
 
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from nmt import benchmark as measure
 from nmt.commands.composing import CONFIGS
 from nmt.data.datamodule import make_datamodule
 from nmt.errors import UserError
+from nmt.files import json_text
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.files import write_atomically
@@ -76,7 +76,7 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
     print(measure.corpora_table(results))
     if cfg.output is not None:
         result = {**provenance(typed("benchmark", overrides), pick_device(cfg.device)), "corpora": results}
-        write_atomically(Path(cfg.output), json.dumps(result, indent=2) + "\n")
+        write_atomically(Path(cfg.output), json_text(result))
     return results
 
 

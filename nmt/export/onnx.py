@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import logging
 import shutil
 import warnings
@@ -21,6 +20,7 @@ from nmt import kernels
 from nmt.attention.masks import padding_mask
 from nmt.decoding import BEAM
 from nmt.errors import UserError
+from nmt.files import json_text
 from nmt.models.base import Translator
 from nmt.run.directory import Run
 from nmt.run.translating import MOST_PIECES
@@ -77,7 +77,7 @@ def write(run: Run, directory: Path) -> str:
         "max_length_ratio": BEAM.max_length_ratio,
         "max_length_extra": BEAM.max_length_extra,
     }
-    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    (directory / "config.json").write_text(json_text(config), "utf-8")
     shutil.copy(Path(__file__).with_name("onnx_translate.py"), directory / SCRIPT)
     return _usage(run)
 

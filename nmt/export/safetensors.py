@@ -1,12 +1,12 @@
 """Export of the plain weights as safetensors, with the model's configuration."""
 
-import json
 from pathlib import Path
 
 from omegaconf import OmegaConf
 from safetensors import safe_open
 from safetensors.torch import save_model
 
+from nmt.files import json_text
 from nmt.run.directory import Run
 
 LIBRARY = None
@@ -25,7 +25,7 @@ def write(run: Run, directory: Path) -> str:
         "lowercase": tokenizer.lowercase,
         **{name: getattr(tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")},
     }
-    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    (directory / "config.json").write_text(json_text(config), "utf-8")
     tokenizer.save(directory)
     state = run.translator.state_dict()
     with safe_open(file, framework="pt") as stored:

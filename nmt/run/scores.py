@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import metrics
-from nmt.files import write_together
+from nmt.files import json_text, write_together
 from nmt.run.files import score_files
 from nmt.run.translation import Translation
 
@@ -17,11 +17,8 @@ def write_scores(
     """Write the `score_files` of a split."""
     scores_file, hypotheses_file = score_files(directory, split)
     text = "".join(f"{each.text}\n" for each in translations)
-    content = (
-        json.dumps({"split": split, **_training(directory, split), **scores}, indent=2, ensure_ascii=False)
-        + "\n"
-    )
-    write_together({hypotheses_file: text, scores_file: content})
+    content = {"split": split, **_training(directory, split), **scores}
+    write_together({hypotheses_file: text, scores_file: json_text(content)})
 
 
 def _training(directory: Path, split: str) -> dict[str, Any]:
