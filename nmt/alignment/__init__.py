@@ -32,4 +32,4 @@ from nmt.alignment.measures import (
     statistics,
 )
 from nmt.alignment.symmetrization import symmetrize
-from nmt.alignment.weights import links_from_weights, piece_links, shift_reading, words_from_pieces
+from nmt.alignment.weights import fill_gaps, links_from_weights, piece_links, shift_reading, words_from_pieces

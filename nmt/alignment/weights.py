@@ -56,6 +56,16 @@ def words_from_pieces(
     return sums / np.maximum(num_pieces, 1)[:, None]
 
 
+def fill_gaps(numbers: Sequence[int]) -> list[int]:
+    """Numbers of words with that of the next piece in place of each -1, else that of the piece before."""
+    filled = list(numbers)
+    for places in (range(len(filled) - 2, -1, -1), range(1, len(filled))):
+        for place in places:
+            if filled[place] < 0:
+                filled[place] = filled[place + (1 if places.step < 0 else -1)]
+    return filled
+
+
 def shift_reading(weights: Any, reading: Literal["emitted", "fed"]) -> NDArray[np.floating]:
     """The row of each target piece, [T - 1, S], out of rows [T, S] of which the last emits the end of sentence.
 

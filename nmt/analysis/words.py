@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmt.alignment import words_from_pieces
+from nmt.alignment import fill_gaps, words_from_pieces
 from nmt.analysis.attentions import Attentions
 
 SPECIAL = re.compile(r"\[[A-Z]+\]|<(?!0x)[^<>]+>")  # as [CLS], </s>, <|endoftext|>
@@ -15,29 +15,64 @@ _SIGNS = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *ran
 _BYTES = {chr(byte): byte for byte in _SIGNS} | {
     chr(256 + place): byte for place, byte in enumerate(byte for byte in range(256) if byte not in _SIGNS)
 }
+# Ġ is a space, Ċ a new line
+_SPACES = str.maketrans({chr(256 + byte): chr(byte) for byte in b"\t\n\x0b\x0c\r "})
 
 
-def words_of(tokens: Sequence[str]) -> tuple[list[str], list[int]]:
-    """The words that tokens spell, and for each token the number of its word.
+def words_of(tokens: Sequence[str], *, byte_level: bool | None = None) -> tuple[list[str], list[int]]:
+    """The words that tokens spell, between spaces, and for each token the number of its word.
 
-    A token with `##` goes on (WordPiece); where some have `Ġ` (byte-level BPE) or `▁` (SentencePiece), those begin a
-    word and others go on; `<0xF0>` is a byte. A special token is a word of its own. Tokens without any mark are words.
+    `▁` (SentencePiece) and, in byte-level BPE, `Ġ` and `Ċ` are spaces; without them a token with `##` goes on
+    (WordPiece) and others are words. A special token is a word of its own, `<0xF0>` is a byte. A token that is all
+    spaces belongs to the word of the next token, else of the one before. `byte_level` tells byte-level BPE; None
+    guesses from `Ġ`, `Ċ`, bytes of UTF-8 and special tokens such as `</s>`: ASCII tokens without these are words.
     """
-    mark = next((mark for mark in "Ġ▁" if any(token.startswith(mark) for token in tokens)), None)
-    spelled: list[list[str]] = []
+    ordinary = [token for token in tokens if SPECIAL.fullmatch(token) is None]
+    has_mark = any("▁" in token for token in ordinary)
+    if byte_level is None:
+        byte_level = not has_mark and _looks_byte_level(tokens, ordinary)
+    words: list[str] = []
     numbers = []
-    after_special = True
+    goes_on = False
     for token in tokens:
-        special = SPECIAL.fullmatch(token) is not None
-        goes_on = token.startswith("##") if mark is None else not token.startswith(mark)
-        if special or after_special or not goes_on:
-            spelled.append([])
-        text = token.removeprefix("##") if mark is None else token.removeprefix(mark)
-        spelled[-1].append(token if special else text)
-        numbers.append(len(spelled) - 1)
-        after_special = special
-    words = [_FALLBACK.sub(_from_fallback, "".join(parts)) for parts in spelled]
-    return [_from_bytes(word) for word in words] if mark == "Ġ" else words, numbers
+        number = -1
+        if SPECIAL.fullmatch(token):
+            words.append(token)
+            number, goes_on = len(words) - 1, False
+        else:
+            for part in re.findall(r"\s+|\S+", _spaced(token, byte_level, has_mark)):
+                if not part.isspace():
+                    words += [] if goes_on else [""]
+                    words[-1] += part
+                    number = len(words) - 1
+                goes_on = not part.isspace()
+        numbers.append(number)
+    spelled = [_from_bytes(word) if byte_level else _FALLBACK.sub(_from_fallback, word) for word in words]
+    return spelled, fill_gaps(numbers)
+
+
+def _looks_byte_level(tokens: Sequence[str], ordinary: Sequence[str]) -> bool:
+    if any(token.startswith("##") for token in ordinary) and not any("Ġ" in token for token in ordinary):
+        return False
+    if any(re.match("Ġ|Ċ[ĊĠĉč]*$", token) for token in ordinary):
+        return True
+    text = "".join(ordinary)
+    try:
+        if not text.isascii() and bytes(_BYTES[sign] for sign in text).decode():
+            return True
+    except (KeyError, UnicodeDecodeError):
+        return False
+    special = [token for token in tokens if SPECIAL.fullmatch(token)]
+    return any(token[0] == "<" for token in special) and not any(token[0] == "[" for token in special)
+
+
+def _spaced(token: str, byte_level: bool, has_mark: bool) -> str:
+    """The token with spaces in place of the vocabulary's marks of them."""
+    if byte_level:
+        return token.translate(_SPACES)
+    if has_mark:
+        return re.sub("▁|<0x(09|0A|0D|20)>", " ", token)
+    return token.removeprefix("##") if token.startswith("##") else f" {token}"
 
 
 def _from_bytes(word: str) -> str:
@@ -50,10 +85,13 @@ def _from_fallback(found: re.Match[str]) -> str:
     return bytes.fromhex(re.sub("<0x|>", "", found[0])).decode("utf-8", errors="replace")
 
 
-def between_words(attentions: Attentions) -> Attentions:
-    """The same between words: a source word has the sum of its tokens' weights, a target word the mean of its rows."""
-    source, of_source = words_of(attentions.source)
-    target, of_target = words_of(attentions.target)
+def between_words(attentions: Attentions, *, byte_level: bool | None = None) -> Attentions:
+    """The same between words: a source word has the sum of its tokens' weights, a target word the mean of its rows.
+
+    `byte_level` is that of `words_of`.
+    """
+    source, of_source = words_of(attentions.source, byte_level=byte_level)
+    target, of_target = words_of(attentions.target, byte_level=byte_level)
     weights = [
         [
             words_from_pieces(

@@ -9,7 +9,7 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from nmt.alignment import SEPARATOR
+from nmt.alignment import SEPARATOR, fill_gaps
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError
 from nmt.files import write_together
@@ -274,16 +274,7 @@ def _words(mapping: dict[str, Any]) -> list[int]:
         -1 if piece == _SPACE else max(word_at[begin:end], default=-1)
         for piece, (begin, end) in zip(mapping["pieces"], mapping["offsets"], strict=True)
     ]
-    return _filled(_filled(touched[::-1])[::-1])
-
-
-def _filled(words: list[int]) -> list[int]:
-    """Each -1 replaced by the entry before it."""
-    filled, last = [], -1
-    for word in words:
-        last = word if word >= 0 else last
-        filled.append(last)
-    return filled
+    return fill_gaps(touched)
 
 
 def model_files(directory: str | Path, *, joint: bool) -> list[Path]:
