@@ -6,6 +6,7 @@ sentences serves the intervals and the paired tests of every metric here, ROUGE 
 
 import hashlib
 import json
+import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Score, Signature
 
 from nmt.errors import UserError
+from nmt.settings import Count, NonNegative, Whole
 
 LABELS = {
     "bleu": "BLEU",
@@ -30,6 +32,12 @@ LABELS = {
 }
 
 
+def label(name: str, signature: str) -> str:
+    """The name of a score for a person; by its signature, chrF over n-grams of words too is chrF++."""
+    words = re.search(r"\|nw:(\d+)", signature)
+    return LABELS.get(name, name) + "+" * (int(words[1]) if words else 0)
+
+
 class _FloatScores:
     """Scores as Python floats: sacreBLEU 2.6 cannot average resamples where NumPy's stand beside a plain 0.0."""
 
@@ -40,28 +48,95 @@ class _FloatScores:
 
 
 class Bleu(_FloatScores, BLEU):
-    """BLEU (Papineni et al. 2002) on a scale of 100, with sacreBLEU's tokenisation of that name."""
+    """BLEU (Papineni et al. 2002) on a scale of 100, with sacreBLEU's tokenisation of that name.
 
-    def __init__(self, *, tokenize: str, lowercase: bool) -> None:
+    The other settings are sacreBLEU's. Raises UserError if there is no such tokenisation or its package is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokenize: str,
+        lowercase: bool,
+        smooth_method: Literal["exp", "floor", "add-k", "none"] = "exp",
+        smooth_value: NonNegative | None = None,
+        max_ngram_order: Count = 4,
+        effective_order: bool = False,
+    ) -> None:
         if tokenize not in BLEU.TOKENIZERS:
             known = ", ".join(map(str, BLEU.TOKENIZERS))
             raise UserError(f"no tokenisation {tokenize!r}: choose from {known}")
-        # `force` only silences sacreBLEU's doubt whether text that ends in " ." is detokenised: it is as given.
-        super().__init__(tokenize=tokenize, lowercase=lowercase, force=True)
+        if smooth_value is not None and BLEU.SMOOTH_DEFAULTS[smooth_method] is None:
+            raise UserError(
+                f"smooth_value={smooth_value} has no effect with smooth_method={smooth_method}: leave it out"
+            )
+        try:
+            super().__init__(
+                tokenize=tokenize,
+                lowercase=lowercase,
+                smooth_method=smooth_method,
+                smooth_value=smooth_value,
+                max_ngram_order=max_ngram_order,
+                effective_order=effective_order,
+                force=True,  # silences sacreBLEU's doubt that text which ends in " ." is detokenised
+            )
+        except RuntimeError as error:  # of ja-mecab and ko-mecab
+            raise UserError(
+                f"metrics.bleu.tokenize={tokenize} needs MeCab: pip install 'sacrebleu[{tokenize[:2]}]', or give "
+                "metrics.bleu.tokenize=char"
+            ) from error
 
 
 class Chrf(_FloatScores, CHRF):
-    """chrF (Popović 2015) on a scale of 100: F2 over character n-grams up to 6."""
+    """chrF (Popović 2015) on a scale of 100, with sacreBLEU's settings: F2 over character n-grams up to 6.
 
-    def __init__(self, *, lowercase: bool) -> None:
-        super().__init__(lowercase=lowercase)
+    With `word_order=2` it is chrF++ (Popović 2017), over n-grams of words too.
+    """
+
+    def __init__(
+        self,
+        *,
+        lowercase: bool,
+        char_order: Count = 6,
+        word_order: Whole = 0,
+        beta: Count = 2,
+        whitespace: bool = False,
+        eps_smoothing: bool = False,
+    ) -> None:
+        super().__init__(
+            lowercase=lowercase,
+            char_order=char_order,
+            word_order=word_order,
+            beta=beta,
+            whitespace=whitespace,
+            eps_smoothing=eps_smoothing,
+        )
 
 
 class Ter(_FloatScores, TER):
-    """TER (Snover et al. 2006): edits in a hundred reference words, so lower is better. Caseless."""
+    """TER (Snover et al. 2006): edits in a hundred reference words, so lower is better; with sacreBLEU's settings.
 
-    def __init__(self) -> None:
-        super().__init__()
+    `asian_support` with `normalized` takes each Chinese character for a word.
+    """
+
+    def __init__(
+        self,
+        *,
+        normalized: bool = False,
+        no_punct: bool = False,
+        asian_support: bool = False,
+        case_sensitive: bool = False,
+    ) -> None:
+        if asian_support and not (normalized or no_punct):
+            raise UserError(
+                "metrics.ter.asian_support=true has no effect without metrics.ter.normalized=true or no_punct=true"
+            )
+        super().__init__(
+            normalized=normalized,
+            no_punct=no_punct,
+            asian_support=asian_support,
+            case_sensitive=case_sensitive,
+        )
 
 
 class _SentenceMean(Metric):

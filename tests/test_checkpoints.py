@@ -2,11 +2,13 @@
 
 from collections import OrderedDict
 from fractions import Fraction
+from types import SimpleNamespace
 
 import hydra
 import lightning as L
 import pytest
 import torch
+from lightning.pytorch.callbacks import EarlyStopping, Timer
 from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
@@ -14,6 +16,7 @@ from nmt.errors import UserError
 from nmt.run.building import build
 from nmt.training.callbacks import Checkpoints
 from nmt.training.callbacks.checkpoints import check_plain
+from nmt.training.callbacks.summary import why_ended
 from tests.test_module import make_module
 
 
@@ -98,3 +101,51 @@ def test_what_is_not_plain_is_named(state, said):
     with pytest.raises(UserError) as found:
         check_plain(state)
     assert str(found.value).startswith(f"{said}, ")
+
+
+def validate(checkpoints: Checkpoints, scores) -> None:
+    """Tell the callback of a validation with each score, at steps 1, 2, …"""
+    for step, score in enumerate(scores, 1):
+        trainer = SimpleNamespace(
+            callback_metrics={"val/bleu": torch.tensor(score)},
+            global_step=step,
+            fit_loop=SimpleNamespace(_should_accumulate=lambda: False),
+        )
+        checkpoints.on_validation_end(trainer, None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "scores", "best"),
+    [("max", [0.0, 0.0, 0.0], 3), ("max", [1.0, 5.0, 5.0, 2.0], 3), ("min", [3.0, 2.0, 2.0, 4.0], 3)],
+)
+def test_the_later_of_equal_checkpoints_is_best(mode, scores, best, tmp_path):
+    checkpoints = Checkpoints(
+        directory=str(tmp_path), monitor="val/bleu", mode=mode, every_n_steps=None, every_n_minutes=None
+    )
+    validate(checkpoints, scores)
+    assert checkpoints.best_step == best
+    assert checkpoints.best_score == scores[best - 1]
+
+
+def ended(max_epochs=-1, epochs=3, max_steps=-1, step=10, callbacks=()) -> str:
+    stopping = [each for each in callbacks if isinstance(each, EarlyStopping)]
+    trainer = SimpleNamespace(
+        max_epochs=max_epochs,
+        current_epoch=epochs,
+        max_steps=max_steps,
+        global_step=step,
+        callbacks=list(callbacks),
+        early_stopping_callbacks=stopping,
+    )
+    return why_ended(trainer)
+
+
+def test_the_summary_says_why_a_run_ended():
+    assert ended(max_epochs=3) == "trainer.max_epochs=3 is reached"
+    assert ended(max_steps=10) == "trainer.max_steps=10 is reached"
+    assert ended(max_epochs=4, callbacks=[Timer("00:00:00:00")]) == "trainer.max_time is spent"
+    stopping = EarlyStopping("val/bleu", mode="max", patience=2)
+    for score in (0.0, 0.0, 0.0):  # equal is no better
+        stopped, _ = stopping._evaluate_stopping_criteria(torch.tensor(score))
+    assert stopped
+    assert ended(max_epochs=9, callbacks=[stopping]) == "early stopping: no better val/bleu in 2 validations"

@@ -73,6 +73,7 @@ def test_the_end_says_what_was_trained_how_long_how_well_and_where_it_is(run_dir
     for pattern in (
         r"trained  RecurrentEncoder \+ RecurrentDecoder, [\d,]{5,} parameters: 2 epochs, \d+ steps",
         r"time     0:\d\d:\d\d over [\d,]+ target pieces, [\d,]+ a second",
+        r"ended    trainer\.max_epochs=2 is reached",
         r"memory   \d\.\d\d GiB at most",
         rf"run      {place}: checkpoints/, and tensorboard --samples_per_plugin images=200 --logdir {place}",
         rf"test of {place}",

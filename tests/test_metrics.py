@@ -1,6 +1,8 @@
 """Scores equal sacreBLEU's own command line; what sacreBLEU has not equals its definition."""
 
 import hashlib
+import importlib.util
+import inspect
 import json
 import random
 import subprocess
@@ -11,10 +13,11 @@ from pathlib import Path
 import hydra
 import numpy as np
 import pytest
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF, TER
 
-from nmt import metrics
+from nmt import languages, metrics
 from nmt.errors import UserError
+from tests.commands import compose
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 
@@ -83,6 +86,86 @@ def test_lowercase_and_tokenisation_equal_sacrebleus(corpus):
 def test_a_tokenisation_that_is_none_is_refused():
     with pytest.raises(UserError, match="no tokenisation '14a'"):
         metrics.Bleu(tokenize="14a", lowercase=False)
+
+
+TOKENIZATIONS = {
+    "zh": "zh zh_CN zh-Hant zho zho_Hans zho_Hant zho-TW cmn cmn_Hans yue_Hant lzh chinese ZH",
+    "char": "th tha tha_Thai km khm_Khmr lo lao_Laoo my mya_Mymr bur bo bod_Tibt dz dzo_Tibt shn_Mymr jav_Java "
+    "ja jpn jpn_Jpan ja-JP ko kor_Hang",  # the last ones without MeCab
+    "13a": "en de-AT vi None no zh_Latn nan_Latn ms_MY fr-LA en_TH kind de-1996 srp_Cyrl",
+}
+
+
+def test_bleu_counts_words_as_the_language_is_written(monkeypatch):
+    monkeypatch.setattr(languages, "find_spec", lambda name: None)
+    for tokenization, codes in TOKENIZATIONS.items():
+        for code in codes.split():
+            assert languages.bleu_tokenization(code) == tokenization, code
+    monkeypatch.setattr(languages, "find_spec", lambda name: name)
+    assert [languages.bleu_tokenization(each) for each in ("ja", "kor_Hang")] == ["ja-mecab", "ko-mecab"]
+    for code, theirs in BLEU._TOKENIZER_MAP.items():  # as sacreBLEU's own command line chooses
+        assert languages.wanted_tokenization(code) == theirs
+    for tgt_lang in ("zh_CN", "th", "de"):
+        tokenize = compose(
+            "train", "data=files", "data.src_lang=en", f"data.tgt_lang={tgt_lang}"
+        ).metrics.bleu.tokenize
+        assert tokenize == languages.wanted_tokenization(tgt_lang)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("zh", "老人在家里看书。"), ("th", "ชายชราอ่านหนังสือที่บ้าน"), ("km", "បុរសចំណាស់អានសៀវភៅ")],
+)
+def test_text_without_spaces_has_a_bleu(language, text):
+    tokenize = languages.bleu_tokenization(language)
+    scorer = metrics.Bleu(tokenize=tokenize, lowercase=False)
+    near = text[:-1]
+    [ours] = metrics.score_with({"bleu": scorer}, [near], [text], num_bootstrap=0).values()
+    characters = [" ".join(each) for each in (near, text)]
+    theirs = BLEU(tokenize="none").corpus_score(characters[:1], [characters[1:]]).score
+    assert ours["score"] == pytest.approx(theirs)
+    assert 50 < theirs < 100
+    assert f"tok:{tokenize}" in ours["signature"]
+
+
+def test_a_tokenisation_without_its_mecab_says_what_to_install():
+    if importlib.util.find_spec("mecab_ko"):
+        pytest.skip("MeCab is installed")
+    with pytest.raises(UserError, match=r"sacrebleu\[ko\]'.* metrics\.bleu\.tokenize=char"):
+        metrics.Bleu(tokenize="ko-mecab", lowercase=False)
+
+
+def test_every_argument_of_sacrebleus_metrics_is_a_setting():
+    config = compose("train").metrics
+    for name, theirs in (("bleu", BLEU), ("chrf", CHRF), ("ter", TER)):
+        theirs = {key: each.default for key, each in inspect.signature(theirs).parameters.items()}
+        ours = {key: value for key, value in config[name].items() if key != "_target_"}
+        assert set(ours) == set(theirs) - {"force", "trg_lang", "references"}
+        assert ours == {key: "13a" if key == "tokenize" else theirs[key] for key in ours}
+
+
+def test_settings_of_metrics_score_as_sacrebleus_own(corpus):
+    cases = {
+        "chrf": (metrics.Chrf, CHRF, {"word_order": 2, "beta": 1, "lowercase": True}),
+        "bleu": (metrics.Bleu, BLEU, {"smooth_method": "add-k", "smooth_value": 2.0, "max_ngram_order": 2}),
+        "ter": (metrics.Ter, TER, {"normalized": True, "case_sensitive": True}),
+    }
+    for name, (our, their, settings) in cases.items():
+        usual = {"bleu": {"tokenize": "13a", "lowercase": False}}.get(name, {})
+        [ours] = metrics.score_with({name: our(**usual, **settings)}, *corpus, num_bootstrap=0).values()
+        theirs = their(**settings)
+        assert ours["score"] == pytest.approx(theirs.corpus_score(corpus[0], [corpus[1]]).score)
+        assert ours["signature"] == str(theirs.get_signature())
+        assert (
+            metrics.label(name, ours["signature"]) == {"chrf": "chrF++", "bleu": "BLEU", "ter": "TER"}[name]
+        )
+
+
+def test_settings_of_metrics_that_could_take_no_effect_are_refused():
+    with pytest.raises(UserError, match=r"smooth_value=2.*smooth_method=exp"):
+        metrics.Bleu(tokenize="13a", lowercase=False, smooth_value=2)
+    with pytest.raises(UserError, match=r"asian_support.*normalized"):
+        metrics.Ter(asian_support=True)
 
 
 def test_exact_match_is_the_share_of_equal_sentences_and_its_interval_that_of_their_mean():

@@ -25,6 +25,7 @@ from nmt.commands.explaining import can_be_mended, explain
 from nmt.commands.settings import settle
 from nmt.commands.starting import arguments_for_training, started
 from nmt.errors import UserError, WriteError
+from nmt.languages import bleu_tokenization
 from nmt.settings import GROUPS, describe_groups
 
 COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark", "demo", "export")
@@ -45,6 +46,7 @@ def scratch() -> str:
     return directory
 
 
+OmegaConf.register_new_resolver("bleu_tokenization", bleu_tokenization, replace=True)
 OmegaConf.register_new_resolver("choices", choice_names, replace=True)
 OmegaConf.register_new_resolver("groups", lambda *names: describe_groups(CONFIGS, names), replace=True)
 OmegaConf.register_new_resolver("scratch", scratch, replace=True)

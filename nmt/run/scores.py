@@ -44,7 +44,7 @@ def report(scores: dict[str, Any]) -> str:
     for name, result in scores.items():
         if isinstance(result, dict) and "signature" in result:
             interval = "" if result["ci"] is None else f" ± {result['ci']:.2f}"
-            label = metrics.LABELS.get(name, name)
+            label = metrics.label(name, result["signature"])
             lines.append(f"{label:4} {result['score']:.2f}{interval}  {result['signature']}")
     if "aer" in scores:
         result = scores["aer"]

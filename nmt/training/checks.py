@@ -1,6 +1,8 @@
 """Checks of a configuration, made before training starts."""
 
+import logging
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -8,10 +10,14 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.data.pairs import Rows
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
+from nmt.languages import wanted_tokenization
+from nmt.metrics import Bleu
 from nmt.models.base import Translator
 from nmt.run.building import build, build_parts, errors_of
 from nmt.run.checks import check_case, check_decoding
 from nmt.training.schedules import schedule
+
+log = logging.getLogger(__name__)
 
 WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
 
@@ -48,6 +54,28 @@ def check_lengths(translator: Translator, val: Rows) -> None:
         raise UserError(
             f"a validation pair has {longest} pieces, and positions.max_length={translator.max_length}: give "
             f"positions.max_length={longest} or positions=sinusoidal"
+        )
+
+
+def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> None:
+    """Warn if BLEU chooses the best checkpoint or is a final score, and most of the references have no four-grams."""
+    if cfg.metrics.get("bleu") is None and cfg.callbacks.checkpoint.monitor != "val/bleu":
+        return
+    tokenize, language = cfg.metrics.get("bleu", {}).get("tokenize", "13a"), str(cfg.data.tgt_lang)
+    if tokenize == "char" and (wanted := wanted_tokenization(language)).endswith("-mecab"):
+        log.warning(
+            "BLEU counts characters (metrics.bleu.tokenize=char), as MeCab is not installed: pip install "
+            "'sacrebleu[%s]' for metrics.bleu.tokenize=%s",
+            *(wanted[:2], wanted),
+        )
+    order = bleu.max_ngram_order
+    num_short = sum(len(bleu.tokenizer(text).split()) < order for text in references)
+    if 2 * num_short > len(references):
+        log.warning(
+            "%.0f %% of the validation references have fewer than %d tokens (metrics.bleu.tokenize=%s): BLEU will be "
+            "near 0 and tell no checkpoints apart. If %s is written without spaces, give metrics.bleu.tokenize=char; "
+            "else callbacks.checkpoint.monitor=val/chrf",
+            *(100 * num_short / len(references), order, tokenize, language),
         )
 
 

@@ -26,8 +26,15 @@ from nmt.run.files import checkpoint_file, load_config, write_atomically
 from nmt.run.weights import load_weights
 from nmt.settings import GROUPS, flat, key_of, say
 from nmt.training import launch, resume
-from nmt.training.callbacks import AtomicCheckpointIO, Checkpoints, ProgressBar, TensorBoard, summarize
-from nmt.training.checks import check_lengths, check_monitors, check_parts, check_stream
+from nmt.training.callbacks import (
+    AtomicCheckpointIO,
+    Checkpoints,
+    ProgressBar,
+    ScoreValidation,
+    TensorBoard,
+    summarize,
+)
+from nmt.training.checks import check_lengths, check_monitors, check_parts, check_references, check_stream
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
@@ -179,6 +186,9 @@ def make_module(
         has_gold="alignment" in datamodule.val_text.column_names,
     )
     check_lengths(translator, datamodule.rows("val"))
+    for each in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(each, ScoreValidation):
+            check_references(cfg, each.scorers["bleu"], datamodule.val_text["tgt"][:1000])
     log.info("%s with %s parameters", translator.name, f"{translator.num_parameters:,}")
     module = TranslationModule(
         translator,

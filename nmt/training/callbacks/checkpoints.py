@@ -32,9 +32,9 @@ class Checkpoints(Checkpoint):
 
     Checkpoints are written between two batches, with no validation, schedule or accumulated gradients open: after each
     validation, every `every_n_steps` optimizer steps, every `every_n_minutes` (None: never), and when training ends.
-    `best.ckpt` is that of the best `monitor`, the most or the least of it by `mode`. Two checkpoints may lie inside an
-    optimizer step and lack its accumulated gradients: `best.ckpt` of a validation there, and the last one of a run that
-    time or early stopping ends there.
+    `best.ckpt` is that of the best `monitor`, the most or the least of it by `mode`, the last of equal ones. Two
+    checkpoints may lie inside an optimizer step and lack its accumulated gradients: `best.ckpt` of a validation there,
+    and the last one of a run that time or early stopping ends there.
 
     With `keep`, the weights of the last so many checkpoints after a validation or `every_n_steps` stay beside them as
     `step_NUMBER.ckpt`; none by the clock, so that a resumed run keeps the same ones.
@@ -96,7 +96,7 @@ class Checkpoints(Checkpoint):
         self._due |= {"last", "step"} if self.keep else {"last"}
         self.last_score = float(score)
         sign = 1 if self.mode == "max" else -1
-        if self.best_score is None or sign * self.last_score > sign * self.best_score:
+        if self.best_score is None or sign * self.last_score >= sign * self.best_score:
             self.best_score, self.best_step = self.last_score, trainer.global_step
             if trainer.fit_loop._should_accumulate():
                 trainer.save_checkpoint(self.directory / "best.ckpt")

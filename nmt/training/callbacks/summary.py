@@ -6,6 +6,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.callbacks import EarlyStopping, Timer
 
 from nmt.training.callbacks.checkpoints import Checkpoints
 from nmt.training.memory import most_memory
@@ -20,6 +21,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
         f"{_counted(trainer.current_epoch, 'epoch')}, {_counted(trainer.global_step, 'step')}",
         f"time     {timedelta(seconds=round(seconds))} over {tokens:,} target pieces, "
         f"{tokens / max(seconds, 1e-9):,.0f} a second",
+        f"ended    {why_ended(trainer)}",
         f"memory   {peak_memory(trainer.strategy.root_device) / 2**30:.2f} GiB at most",
     ]
     kept = trainer.checkpoint_callback
@@ -31,6 +33,22 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
     watch = f"tensorboard --samples_per_plugin images=200 --logdir {run_dir}"
     lines.append(f"run      {run_dir}: checkpoints/, and {watch}")
     return "\n".join(lines)
+
+
+def why_ended(trainer: L.Trainer) -> str:
+    """Why training ended: early stopping, or the limit that was reached."""
+    for each in trainer.early_stopping_callbacks:
+        if isinstance(each, EarlyStopping) and each.wait_count >= max(1, each.patience):
+            return f"early stopping: no better {each.monitor} in {_counted(each.wait_count, 'validation')}"
+    if trainer.max_epochs not in (None, -1) and trainer.current_epoch >= trainer.max_epochs:
+        return f"trainer.max_epochs={trainer.max_epochs} is reached"
+    if trainer.max_steps not in (None, -1) and trainer.global_step >= trainer.max_steps:
+        return f"trainer.max_steps={trainer.max_steps} is reached"
+    timers = [each for each in trainer.callbacks if isinstance(each, Timer)]  # type: ignore[attr-defined]
+    if any((left := each.time_remaining()) is not None and left <= 0 for each in timers):
+        return "trainer.max_time is spent"
+    reasons = [each.stopping_reason_message for each in trainer.early_stopping_callbacks]
+    return next(filter(None, reasons), "a callback stopped it")
 
 
 def _counted(number: int, thing: str) -> str:
