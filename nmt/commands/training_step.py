@@ -9,6 +9,7 @@ from nmt.benchmark import TrainingStep
 from nmt.data.tokenizer import Tokenizer
 from nmt.run.building import build, build_translator
 from nmt.training.module import TranslationModule
+from nmt.training.muon import make_optimizer
 from nmt.training.schedules import constant
 
 
@@ -25,7 +26,7 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
     ).to(device)
     return TrainingStep(
         module,
-        module.optimizer_factory(module.parameters()),
+        make_optimizer(module.optimizer_factory, module.translator),
         clip_norm=cfg.gradient_clip_val,
         precision=cfg.precision,
         kernels=cfg.kernels,

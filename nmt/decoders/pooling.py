@@ -56,8 +56,9 @@ class PoolingDecoder(Decoder):
         self.features_size = embedding.embedding_dim
         self.query = kernels.Linear(self.features_size, size, bias=False)  # W_q
         self.readout = kernels.Linear(memory_size + self.features_size, self.features_size)  # W_r
-        for layer in (self.query, self.readout):
-            initialise_linear(layer)
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                initialise_linear(layer)
         self.dropout = Dropout(dropout)
 
     @property

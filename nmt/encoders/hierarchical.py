@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from nmt.attention.masks import masked_softmax
 from nmt.encoders.base import Document, Encoded, Encoder
 from nmt.layers.embedding import Embedding
+from nmt.layers.initialisation import initialise_linear
 
 
 class Vectors(nn.Identity):
@@ -26,6 +27,7 @@ class AttentionPooling(nn.Module):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.projection = nn.Linear(size, size)  # W, b
+        initialise_linear(self.projection)
         self.u = nn.Parameter(torch.empty(size).normal_(std=size**-0.5))
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

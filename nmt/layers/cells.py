@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +62,7 @@ class LayerNormGRULayer(nn.Module):
     """
 
     num_states = 1
+    stacked_maps: ClassVar = {"from_input.weight": 3, "from_hidden.weight": 3}  # of the gates
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__()

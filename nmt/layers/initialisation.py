@@ -8,22 +8,15 @@ from torch import Tensor, nn
 def glorot_(weight: Tensor, *, parts: int = 1) -> None:
     """Initialise `parts` maps of equal shape, one below the other in weight, each by itself: uniform with a variance of
     2 / (in + out) (Glorot & Bengio 2010, eq. 16)."""
-    for part in joins(weight, parts):
+    for part in weight.chunk(parts):
         nn.init.xavier_uniform_(part)
 
 
 @torch.no_grad()
 def orthogonal_(weight: Tensor, *, parts: int = 1) -> None:
     """Initialise `parts` square maps, one below the other in weight, each orthogonal by itself (Saxe et al. 2014)."""
-    for part in joins(weight, parts):
+    for part in weight.chunk(parts):
         nn.init.orthogonal_(part)
-
-
-def joins(weight: Tensor, parts: int) -> tuple[Tensor, ...]:
-    """Split a weight into its `parts` maps, stacked by rows, and record their number on it for Muon."""
-    if min(weight.shape) > 1:
-        weight.num_maps = parts  # type: ignore[attr-defined]
-    return weight.chunk(parts)
 
 
 def initialise_linear(layer: nn.Linear, *, parts: int = 1) -> None:

@@ -1,7 +1,7 @@
 """Attention in several heads: of a sequence to itself, and of the target to the encoder's states."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -101,9 +101,11 @@ class MultiHeadAttention(nn.Module):
 class SelfAttention(MultiHeadAttention):
     """Positions of one sequence attend to each other."""
 
+    stacked_maps: ClassVar = {"projection.weight": 3}  # W_q, W_k, W_v
+
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__(settings)
-        self.projection = linear(settings.size, settings.size, parts=3)  # W_q, W_k, W_v
+        self.projection = linear(settings.size, settings.size, parts=3)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Queries [B, K, T, d], and keys and values side by side [B, T, 2H], of x [B, T, H]."""
@@ -118,10 +120,12 @@ class SelfAttention(MultiHeadAttention):
 class CrossAttention(MultiHeadAttention):
     """Target positions attend to the encoder's states."""
 
+    stacked_maps: ClassVar = {"states_projection.weight": 2}  # W_k, W_v
+
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__(settings)
         self.query_projection = linear(settings.size, settings.size, parts=1)
-        self.states_projection = linear(settings.memory_size, settings.size, parts=2)  # W_k, W_v
+        self.states_projection = linear(settings.memory_size, settings.size, parts=2)
 
     def project_states(self, states: Tensor) -> KeysValues:
         keys, values = map(self.split, self.states_projection(states).chunk(2, dim=-1))

@@ -15,6 +15,7 @@ from nmt.metrics import Bleu
 from nmt.models.base import Translator
 from nmt.run.building import build, build_parts, errors_of
 from nmt.run.checks import check_case, check_decoding
+from nmt.training.muon import make_optimizer
 from nmt.training.schedules import schedule
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
     check_decoding(build(cfg.decoding), translator)
     check_case(build_parts(cfg.metrics, trusted=cfg.trusted), lowercase=tokenizer.lowercase)
     with errors_of("optimizer"):
-        optimizer = build(cfg.optimizer, trusted=cfg.trusted)(translator.parameters())
+        optimizer = make_optimizer(build(cfg.optimizer, trusted=cfg.trusted), translator)
     with errors_of("scheduler"):
         # The number of steps is not known yet
         schedule(build(cfg.scheduler, trusted=cfg.trusted), optimizer, sys.maxsize)

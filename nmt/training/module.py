@@ -1,5 +1,6 @@
 """Training steps, the optimizer and its schedule, and what is logged at each step."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,10 @@ from nmt.layers.dropout import Dropout
 from nmt.models.base import Translator
 from nmt.training import losses
 from nmt.training.losses import LossSum, output_loss, output_r_drop
+from nmt.training.muon import Muon, make_optimizer
 from nmt.training.schedules import schedule
+
+log = logging.getLogger(__name__)
 
 
 class TranslationModule(L.LightningModule):
@@ -283,7 +287,9 @@ class TranslationModule(L.LightningModule):
     # the update rule
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.optimizer_factory(self.parameters())
+        optimizer = make_optimizer(self.optimizer_factory, self.translator)
+        if isinstance(optimizer, Muon):
+            log.info("%s", optimizer)
         if optimizer.defaults.get("fused") and self.trainer.precision == "16-mixed":
             # The update would undo the loss's scale itself, after clipping has already read the gradients.
             raise UserError(

@@ -1,14 +1,15 @@
 """The Muon optimizer: orthogonalised momentum for hidden weight matrices, Adam for all other parameters."""
 
+import inspect
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from nmt.settings import Count
+from nmt.settings import Count, Positive, Share
 
 # Coefficients of the quintic that moves every singular value in (0, 1] near 1 in a few steps (Jordan et al. 2024)
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -19,28 +20,27 @@ class Muon(torch.optim.Optimizer):
 
         M' = m M + (1 - m) G      W' = W - 0.2 sqrt(max(rows, columns)) lr O,   O = U V^T of (1 - m) G + m M' = U S V^T
 
-    A weight that stacks several matrices, such as the gates of a GRU, is split and each matrix is updated by itself;
-    initialisation records their number (`nmt.layers.initialisation.joins`). The factor gives the update the root mean
-    square of Adam's usual updates (Liu et al. 2025), so both share one learning rate `lr`. All
-    weights without such a record (embeddings, positions, the output layer, biases, gains, convolutions, and the queries
-    of pooling) are updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`, by
+    A weight that stacks several matrices, such as the gates of a GRU, is split and each matrix is updated by itself
+    (`hidden_matrices`). The factor gives the update the root mean square of Adam's usual updates (Liu et al. 2025), so
+    both share one learning rate `lr`. All other parameters (embeddings, positions, the output layer, vectors,
+    convolutions) are updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`, by
     default the weights'.
     """
 
     def __init__(
         self,
-        params: Iterable[Tensor],
+        model: nn.Module,
         *,
-        lr: float,
-        momentum: float,
+        lr: Positive,
+        momentum: Share,
         num_iterations: Count,
-        betas: tuple[float, float],
-        eps: float,
+        betas: tuple[Share, Share],
+        eps: Positive,
         dtype: Literal["float32", "bfloat16"] | None = None,
     ) -> None:
-        parameters = list(params)
-        hidden = [each for each in parameters if hasattr(each, "num_maps")]
-        others = [each for each in parameters if not hasattr(each, "num_maps")]
+        self._num_maps = hidden_matrices(model)
+        hidden = [each for each in model.parameters() if each in self._num_maps]
+        others = [each for each in model.parameters() if each not in self._num_maps]
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -52,6 +52,14 @@ class Muon(torch.optim.Optimizer):
         groups: list[dict[str, Any]] = [{"params": hidden}, {"params": others, "fused": True}]
         super().__init__(groups, defaults)
         self._dtype = None if dtype is None else getattr(torch, dtype)
+
+    def __str__(self) -> str:
+        """How many matrices and numbers each rule updates."""
+        hidden, others = (sum(each.numel() for each in group["params"]) for group in self.param_groups)
+        num_matrices = sum(self._num_maps.values())
+        return (
+            f"Muon updates {num_matrices} hidden matrices ({hidden:,} numbers), Adam {others:,} other numbers"
+        )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -78,7 +86,8 @@ class Muon(torch.optim.Optimizer):
         updates = torch._foreach_lerp(gradients, momenta, group["momentum"])
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
         for weight, update in zip(stepping, updates, strict=True):
-            for pair in zip(weight.chunk(weight.num_maps), update.chunk(weight.num_maps), strict=True):
+            num_maps = self._num_maps[weight]
+            for pair in zip(weight.chunk(num_maps), update.chunk(num_maps), strict=True):
                 by_shape[pair[0].shape].append(pair)
         for shape, pairs in by_shape.items():
             weights, directions = zip(*pairs, strict=True)
@@ -116,6 +125,35 @@ class Muon(torch.optim.Optimizer):
             eps=group["eps"],
             maximize=False,
         )
+
+
+def hidden_matrices(model: nn.Module) -> dict[Tensor, int]:
+    """The weights that map hidden vectors to hidden vectors, with the number of matrices that each stacks by rows.
+
+    They are those of linear and recurrent layers, but neither of embeddings nor of the layer `output` of the model. A
+    layer with several matrices in one weight declares so: `stacked_maps = {"projection.weight": 3}`.
+    """
+    found: dict[Tensor, int] = {}
+    for module in model.modules():
+        for name, num_maps in getattr(module, "stacked_maps", {}).items():
+            found[module.get_parameter(name)] = num_maps
+        own = dict(module.named_parameters(recurse=False))
+        if isinstance(module, nn.Linear):
+            found.setdefault(module.weight, 1)
+        elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
+            weights = [own[name] for name in own if name.startswith("weight")]
+            found |= {weight: max(1, len(weight) // module.hidden_size) for weight in weights}
+        elif isinstance(module, nn.MultiheadAttention):
+            found |= {own[name]: 3 if name[0] == "i" else 1 for name in own if name.endswith("proj_weight")}
+    outer = [each for each in model.modules() if isinstance(each, nn.Embedding)]
+    apart = {id(getattr(each, "weight", None)) for each in (*outer, getattr(model, "output", None))}
+    return {each: num for each, num in found.items() if id(each) not in apart and min(each.shape) > 1}
+
+
+def make_optimizer(factory: Callable[..., torch.optim.Optimizer], model: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer that a factory makes for a model: of the model itself if that is what it takes, as Muon does."""
+    takes_model = "model" in inspect.signature(factory).parameters
+    return factory(model if takes_model else model.parameters())
 
 
 def orthogonal(
