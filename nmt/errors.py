@@ -2,6 +2,7 @@
 
 import errno
 from pathlib import Path
+from typing import Any
 
 _ADVICE = {
     errno.ENOSPC: "make room there",
@@ -14,6 +15,13 @@ _ADVICE = {
 
 class UserError(ValueError):
     """A fault in what the user gave (a file, a line, a setting), in one line that says what to do."""
+
+
+def check_lines(**given: Any) -> None:
+    """Raise UserError for a string in place of a list of lines: its letters would be the lines."""
+    for name, lines in given.items():
+        if isinstance(lines, str | bytes):
+            raise UserError(f"{name} is one string: give a list of lines, such as [{lines[:40]!r}]")
 
 
 class WriteError(UserError):

@@ -32,4 +32,13 @@ from nmt.alignment.measures import (
     statistics,
 )
 from nmt.alignment.symmetrization import symmetrize
+from nmt.alignment.units import (
+    UNITS,
+    Side,
+    Units,
+    choose_units,
+    make_side,
+    split_units,
+    weights_between,
+)
 from nmt.alignment.weights import fill_gaps, links_from_weights, piece_links, shift_reading, words_from_pieces

@@ -80,17 +80,26 @@ def shift_reading(weights: Any, reading: Literal["emitted", "fed"]) -> NDArray[n
 
 
 def links_from_weights(
-    weights: Any, method: Literal["argmax", "mutual", "threshold"] = "argmax", *, threshold: float = 0.3
+    weights: Any,
+    method: Literal["argmax", "mutual", "threshold"] = "argmax",
+    *,
+    threshold: float = 0.3,
+    sizes: Sequence[int] | None = None,
 ) -> Links:
     """Links (source word, target word) out of weights between words; none for weights of zero.
 
     argmax: each target word to its most attended source word (the first of equals). mutual: those of them where
-    no other target word attends more to that source word. threshold: every pair of at least `threshold`.
-    Raises ValueError for another method.
+    no other target word attends more to that source word. threshold: every pair of at least `threshold`. `sizes` are
+    those of the source's groups (`Side`), which are linked as a whole. Raises ValueError for another method.
     """
     rows = as_array(weights)
     if rows.size == 0:
         return set()
+    if sizes is not None and len(sizes) < rows.shape[1]:
+        group_of = np.arange(len(sizes)).repeat(sizes)
+        groups = rows @ np.eye(len(sizes))[group_of]
+        links = links_from_weights(groups, method, threshold=threshold)
+        return {(int(i), j) for group, j in links for i in np.flatnonzero(group_of == group)}
     if method == "threshold":
         return {(int(i), int(j)) for j, i in np.argwhere((rows >= threshold) & (rows > 0))}
     links = {(int(i), j) for j, i in enumerate(rows.argmax(axis=1)) if rows[j, i] > 0}

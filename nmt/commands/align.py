@@ -1,9 +1,7 @@
 """Align the words of given pairs by a run's attention, or score an alignment against gold links."""
 
 from pathlib import Path
-from typing import Literal
 
-import numpy as np
 from omegaconf import DictConfig
 from tqdm import tqdm
 
@@ -11,14 +9,14 @@ from nmt import alignment, plotting
 from nmt.alignment import AlignmentScore, Links
 from nmt.data.lines import read_lines
 from nmt.errors import UserError
+from nmt.run.aligning import Aligned, Reading
 from nmt.run.directory import Run
 from nmt.run.files import write_atomically
 
-Reading = Literal["emitted", "fed"]
 READINGS: tuple[Reading, ...] = ("emitted", "fed")
 
 Gold = list[tuple[Links, Links]]  # sure and possible links of each pair
-Weights = list[np.ndarray | None]  # [target words, source words] of each pair
+Pairs = list[Aligned | None]  # None for a pair that the model cannot read
 
 
 def align(cfg: DictConfig) -> AlignmentScore | None:
@@ -41,20 +39,21 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     for directory, each in ((cfg.run, run), (cfg.reverse_run, reverse)):
         if each is not None and not each.translator.has_attention:
             raise UserError(f"{directory} has no attention: it aligns nothing")
-    gold = None if cfg.gold is None else gold_links(cfg, sources, targets)
+    units = "words" if cfg.units == "auto" and cfg.gold is not None else cfg.units
+    gold = None if cfg.gold is None else gold_links(cfg, run, sources, targets, units)
     if cfg.search:
         assert gold is not None
-        return search(cfg, run, sources, targets, gold)
-    weights = weights_of(cfg, run, sources, targets)
-    links = links_of(cfg, weights)
+        return search(cfg, run, sources, targets, gold, units)
+    pairs = align_all(cfg, run, sources, targets, units)
+    links = links_of(cfg, pairs)
     if reverse is not None:
-        backward = links_of(cfg, weights_of(cfg, reverse, targets, sources))
+        backward = links_of(cfg, align_all(cfg, reverse, targets, sources, units))
         links = [
             alignment.symmetrize(one, {(i, j) for j, i in other}, cfg.symmetrization)
             for one, other in zip(links, backward, strict=True)
         ]
     if cfg.page is not None or cfg.heatmaps is not None:
-        draw(cfg, run, weights, sources, targets, gold)
+        draw(cfg, run, pairs, gold)
     lines = [alignment.format_pharaoh(each) for each in links]
     if cfg.output is not None:
         write_atomically(Path(cfg.output), "".join(f"{line}\n" for line in lines))
@@ -63,37 +62,28 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     return None if gold is None else score(links, gold)
 
 
-def weights_of(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]) -> Weights:
-    """The weights between the words of each pair; None for one that the model cannot read."""
-    return run.align(
-        sources, targets, layer=cfg.layer, head=cfg.head, reading=cfg.reading, show_progress=True
-    )
+def align_all(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], units: str) -> Pairs:
+    """The weights between the units of each pair."""
+    chosen = {"layer": cfg.layer, "head": cfg.head, "reading": cfg.reading, "units": units}
+    found = run.align_pairs(sources, targets, **chosen)
+    pairs = dict(tqdm(found, total=len(sources), desc="align", unit="pairs", disable=None))
+    return [pairs.get(row) for row in range(len(sources))]
 
 
-def links_of(cfg: DictConfig, weights: Weights) -> list[Links]:
-    """The links (source word, target word) of each pair."""
-    return [
-        set() if each is None else alignment.links_from_weights(each, cfg.method, threshold=cfg.threshold)
-        for each in weights
-    ]
+def links_of(cfg: DictConfig, pairs: Pairs) -> list[Links]:
+    """The links (source, target) of each pair."""
+    return [set() if each is None else each.links(cfg.method, cfg.threshold) for each in pairs]
 
 
-def draw(
-    cfg: DictConfig,
-    run: Run,
-    weights: Weights,
-    sources: list[str],
-    targets: list[str],
-    gold: Gold | None,
-) -> None:
-    """Draw the weights between the words of each pair, gold links outlined."""
-    sures = [None] * len(sources) if gold is None else [sure for sure, _ in gold]
+def draw(cfg: DictConfig, run: Run, pairs: Pairs, gold: Gold | None) -> None:
+    """Draw the weights of each pair, gold links outlined."""
+    sures = [None] * len(pairs) if gold is None else [sure for sure, _ in gold]
     pictures = {
-        number: plotting.Sentence(each, source.split(), target.split(), title=f"line {number}", gold=sure)
-        for number, (each, source, target, sure) in enumerate(
-            zip(weights, sources, targets, sures, strict=True), start=1
+        number: plotting.Sentence(
+            each.weights, each.source.labels, each.target.labels, title=f"line {number}", gold=sure
         )
-        if each is not None and each.size
+        for number, (each, sure) in enumerate(zip(pairs, sures, strict=True), start=1)
+        if each is not None and each.weights.size
     }
     if cfg.heatmaps is not None:
         plotting.write_heatmaps(pictures, cfg.heatmaps)
@@ -102,7 +92,9 @@ def draw(
         plotting.write_page(pictures, cfg.page, title=title, languages=run.languages)
 
 
-def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], gold: Gold) -> AlignmentScore:
+def search(
+    cfg: DictConfig, run: Run, sources: list[str], targets: list[str], gold: Gold, units: str
+) -> AlignmentScore:
     """Print the error of every layer and head, and of their means, in both readings, best first."""
     if not sources:
         raise UserError(f"{cfg.src} has no lines: there is nothing to search")
@@ -118,8 +110,8 @@ def search(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], go
                 chosen = run.choose_head(of_layers, layer or 0, head)
                 for reading in READINGS:
                     links = found.setdefault((layer, head, reading), [set() for _ in sources])
-                    words = run.between_words(chosen, sources[row], targets[row], reading)
-                    links[row] = alignment.links_from_weights(words, cfg.method, threshold=cfg.threshold)
+                    pair = run.between(chosen, sources[row], targets[row], reading, units)
+                    links[row] = pair.links(cfg.method, cfg.threshold)
     if not found:
         raise UserError(f"{cfg.src}: the model can read none of the pairs: there is nothing to search")
     sures, possibles = [sure for sure, _ in gold], [possible for _, possible in gold]
@@ -139,19 +131,20 @@ def score(links: list[Links], gold: Gold) -> AlignmentScore:
     return result
 
 
-def gold_links(cfg: DictConfig, sources: list[str], targets: list[str]) -> Gold:
+def gold_links(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], units: str) -> Gold:
     """The gold links of each pair. Raises UserError, naming file and line, for one outside its pair."""
     gold = read_gold(cfg, len(sources), cfg.src)
     for number, ((sure, possible), source, target) in enumerate(
         zip(gold, sources, targets, strict=True), start=1
     ):
-        num_src, num_tgt = len(source.split()), len(target.split())
+        num_src = len(run.tokenizer.source_side(source, units).labels)
+        num_tgt = len(run.tokenizer.target_side(target, units).labels)
         for i, j in sorted(possible):
             if i >= num_src or j >= num_tgt:
                 kind = "-" if (i, j) in sure else "p"
                 link = f"{j}{kind}{i}" if cfg.flip_gold else f"{i}{kind}{j}"
                 raise UserError(
-                    f"{cfg.gold}:{number}: link {link} is out of range: the line has {num_src} words in {cfg.src} "
+                    f"{cfg.gold}:{number}: link {link} is out of range: the line has {num_src} {units} in {cfg.src} "
                     f"and {num_tgt} in {cfg.tgt}; see flip_gold for the order"
                 )
     return gold

@@ -107,6 +107,8 @@ def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
             if idle and key in changed:
                 value = str(cfg[key]).lower() if isinstance(cfg[key], bool) else cfg[key]
                 raise UserError(f"{key}={value} has no effect {where}: leave it out")
+    if cfg.units == "pieces" and cfg.reverse_run is not None:
+        raise UserError("units=pieces has no meaning with reverse_run: two runs have pieces of their own")
     if cfg.search and cfg.gold is None:
         raise UserError("search=true needs gold=FILE to score against")
     read = ["src", "tgt", "gold"]

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 from typing_extensions import TypedDict, is_typeddict
 
+from nmt.alignment import Units
 from nmt.settings import Count, NonNegative, Positive, Seed, Share, Whole, check_value, key_of
 
 _PATH = "a path"  # what marks the type of one
@@ -84,6 +85,7 @@ class Translate(OfARun, total=False):
     alignments: PathText | None
     heatmaps: PathText | None
     page: Page | None
+    units: Units
     beside: PathText | list[PathText] | None
     num_best: Count
     int8: bool
@@ -99,6 +101,7 @@ class Align(OfARun, total=False):
     output: PathText | None
     heatmaps: PathText | None
     page: Page | None
+    units: Units
     alignment: PathText | None
     method: Literal["argmax", "mutual", "threshold"]
     threshold: ZeroToOne

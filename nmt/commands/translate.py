@@ -92,7 +92,7 @@ def _side_by_side(
     for path in others:
         other = Run.load(path, **how)
         check_decoding(decoding, other.translator, num_best=1)
-        found.append((other.name, other.translate(lines, decoding, prefixes=prefixes)))
+        found.append((other.name, other.translate(lines, decoding, prefixes=prefixes, units=cfg.units)))
     groups = {}
     for number, each in enumerate(zip(*(translations for _, translations in found), strict=True), 1):
         members = [
@@ -132,6 +132,7 @@ def _translate_all(
             prefixes=begun,
             first_line=done + 1,
             need_weights=need_weights,
+            units=cfg.units,
         )
         done += len(chunk)
 

@@ -1,6 +1,5 @@
 """SentencePiece for a language pair: train, encode, decode, and find the word that each piece belongs to."""
 
-import re
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 from itertools import chain
@@ -9,9 +8,9 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from nmt.alignment import SEPARATOR, fill_gaps
+from nmt.alignment import SEPARATOR, Side, make_side, split_units
 from nmt.data.segmentation import Segmenter, segmenter
-from nmt.errors import UserError
+from nmt.errors import UserError, check_lines
 from nmt.files import write_together
 
 MODEL_TYPES = ("unigram", "bpe")
@@ -72,6 +71,7 @@ class Tokenizer:
         With `documents`, `SEPARATOR` is always one piece. The same lines give the same model. Raises UserError where
         the text is empty or `vocab_size` does not suit it.
         """
+        check_lines(src_lines=src_lines, tgt_lines=tgt_lines)
         if model_type not in MODEL_TYPES:
             raise UserError(f"data.tokenizer.model_type={model_type}: choose one of {', '.join(MODEL_TYPES)}")
         options: dict[str, Any] = {
@@ -183,23 +183,44 @@ class Tokenizer:
 
         A word that normalisation removes has no piece.
         """
-        return _align(self._source, *self._cased([text]))
+        return self.encode_source([text])[0], self.source_side(text, "words").groups
 
     def align_target(self, text: str) -> tuple[list[int], list[int]]:
         """As `align_source`, for the target side."""
-        return _align(self._target, *self._cased([text]))
+        return self.encode_target([text])[0], self.target_side(text, "words").groups
 
     def target_words(self, ids: Sequence[int]) -> list[int]:
         """For each id the index of its word in `decode([ids])[0].split()`, -1 for special ids."""
-        words = [-1] * len(ids)
+        return self.decoded_side(ids, "words").groups
+
+    def source_side(self, text: str, units: str = "auto") -> Side:
+        """The units of a source line and the pieces of `encode_source`, of which the end spells nothing."""
+        return self._side(self._source, text, units)
+
+    def target_side(self, text: str, units: str = "auto") -> Side:
+        """As `source_side`, for the target side."""
+        return self._side(self._target, text, units)
+
+    def decoded_side(self, ids: Sequence[int], units: str = "auto") -> Side:
+        """The units of `decode([ids])[0]` and the groups of all ids, of which special ids spell nothing."""
         places = self._text_places(ids)
         decoded = self._target.decode([int(ids[place]) for place in places], return_type="offset_mapping")
-        for place, word in zip(places, _words(decoded), strict=True):
-            words[place] = word
-        return words
+        side = make_side(decoded["text"], decoded["pieces"], decoded["offsets"], units)
+        groups = [-1] * len(ids)
+        for place, group in zip(places, side.groups, strict=True):
+            groups[place] = group
+        return side._replace(groups=groups)
+
+    def _side(self, processor: SentencePieceProcessor, text: str, units: str) -> Side:
+        [cased] = self._cased([text])
+        encoded = processor.encode(cased, return_type="offset_mapping")
+        side = make_side(cased, encoded["pieces"], encoded["offsets"], units)
+        labels = side.labels if units == "pieces" else split_units(text, units)
+        return Side(labels, [*side.groups, -1], side.sizes)
 
     def _cased(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines as the models read them. Lower case keeps the words, but not always the number of characters."""
+        check_lines(lines=lines)
         return [line.lower() for line in lines] if self.lowercase else lines
 
     def _text_places(self, ids: Sequence[int]) -> list[int]:
@@ -253,28 +274,6 @@ def _special_ids(processor: SentencePieceProcessor) -> dict[str, int]:
 
 def _listed(ids: dict[str, int]) -> str:
     return ", ".join(f"{key}={value}" for key, value in ids.items())
-
-
-def _align(processor: SentencePieceProcessor, text: str) -> tuple[list[int], list[int]]:
-    encoded = processor.encode(text, return_type="offset_mapping")
-    words = _words({**encoded, "text": text})
-    return [*encoded["ids"], processor.eos_id()], [*words, -1]
-
-
-def _words(mapping: dict[str, Any]) -> list[int]:
-    """For each piece the index of its word in `text.split()`, by the pieces' offsets in code points; -1 without words.
-
-    A piece belongs to the last word that it touches. A piece without a width of its own (a lone `▁`, a byte, a part of
-    a normalised character) belongs to the word of the next piece, else of the one before.
-    """
-    word_at = [-1] * len(mapping["text"])
-    for index, word in enumerate(re.finditer(r"\S+", mapping["text"])):
-        word_at[word.start() : word.end()] = [index] * (word.end() - word.start())
-    touched = [
-        -1 if piece == _SPACE else max(word_at[begin:end], default=-1)
-        for piece, (begin, end) in zip(mapping["pieces"], mapping["offsets"], strict=True)
-    ]
-    return fill_gaps(touched)
 
 
 def model_files(directory: str | Path, *, joint: bool) -> list[Path]:

@@ -26,7 +26,7 @@ NUM_ALTERNATIVES = 8
 NUM_BEST = 5
 END = "(end)"
 
-Unit = Literal["words", "pieces"]
+Unit = Literal["words", "pieces", "characters"]  # words are characters in text without spaces
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,16 @@ class Explored:
     """A translation with its pieces, alternatives and attention.
 
     best: text, log-probability and words; `.others` are the rest of the n-best list. ids, labels: its pieces and their
-    texts, the end included. alternatives: for each position. weights [L, K, T, S]: by layer and head. source_words,
-    target_words: the word of each piece, -1 for the end. An empty line, or a long line that was translated in parts,
-    has only `best`, with weights between words.
+    texts, the end included. alternatives: for each position. weights [L, K, T, S]: by layer and head. sides: the units
+    of source and target, by words and by characters. source_words, target_words: the word of each piece, -1 for the
+    end. An empty line, or a long line that was translated in parts, has only `best`, with weights between words.
     """
 
     best: Translation
     ids: tuple[int, ...] = ()
     labels: tuple[str, ...] = ()
     source_labels: tuple[str, ...] = ()
-    source_words: tuple[int, ...] = ()
-    target_words: tuple[int, ...] = ()
+    sides: Mapping[str, tuple[alignment.Side, alignment.Side]] = field(default_factory=dict)
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
     weights: np.ndarray | None = None
 
@@ -81,24 +80,32 @@ class Explored:
         weights = layers.mean(axis=0) if head is None else layers[head]
         if unit == "pieces":
             return Sentence(weights, self.source_labels, self.labels, **more)
-        words = alignment.words_from_pieces(
-            weights,
-            self.target_words,
-            self.source_words,
-            num_tgt_words=len(target),
-            num_src_words=len(source),
-        )
-        return Sentence(words, source, target, **more)
+        of_source, of_target = self.sides[unit]
+        between = alignment.weights_between(weights, of_target, of_source)
+        return Sentence(between, of_source.labels, of_target.labels, **more)
+
+    @property
+    def source_words(self) -> list[int]:
+        return self.sides["words"][0].groups if self.sides else []
+
+    @property
+    def target_words(self) -> list[int]:
+        return self.sides["words"][1].groups if self.sides else []
 
     def position(self, unit: Unit, number: int) -> int | None:
         """The position of a piece, or of a word's first piece; None if it has no alternatives."""
-        if unit == "words" or self.weights is None:  # words are drawn then
-            return self.target_words.index(number) if number in self.target_words else None
-        return number if number < len(self.ids) else None
+        if unit == "pieces" and self.weights is not None:
+            return number if number < len(self.ids) else None
+        if not self.sides:
+            return None
+        _, side = self.sides["words" if self.weights is None else unit]  # words are drawn then
+        group = side.label_groups()[number]
+        return side.groups.index(group) if group in side.groups else None
 
     def pieces_of(self, words: list[int]) -> tuple[int, ...]:
         """The positions of the pieces of these source words."""
-        return tuple(position for position, word in enumerate(self.source_words) if word in words)
+        groups = {self.sides["words"][0].label_groups()[word] for word in words}
+        return tuple(position for position, group in enumerate(self.source_words) if group in groups)
 
 
 class Explorer:
@@ -158,31 +165,34 @@ class Explorer:
             )
             texts = self.run.tokenizer.decode([each.ids for each in found])
             best, *others = (
-                Translation(line, text, each.score, each.log_prob, line.split(), text.split())
+                Translation(line, text, each.score, each.log_prob)
                 for text, each in zip(texts, found, strict=True)
             )
             ids = [*found[0].ids, self._eos]
-            words = self.run.tokenizer.target_words(ids)
-            return self._explored(src, ids, words, replace(best, others=tuple(others)))
+            sides = [self.run.tokenizer.decoded_side(ids, units) for units in ("auto", "characters")]
+            return self._explored(src, ids, sides, replace(best, others=tuple(others)))
 
     @torch.inference_mode()
     def force(self, line: str, target: str) -> Explored:
         """A given translation, by forced decoding. Raises UserError if it or the line is too long for the model."""
         [src_ids] = self.run.tokenizer.encode_source([line])
-        ids, target_words = self.run.tokenizer.align_target(target)
+        [ids] = self.run.tokenizer.encode_target([target])
         longest = self.run.translator.max_length
         if longest is not None and max(len(src_ids), len(ids)) > longest:
             raise UserError(f"a sentence has more than the {longest} pieces that the model can read")
         src, tgt = self.run.pad([src_ids]), self.run.pad([ids])
         [found] = force_decode(self.run.translator, src, self._shifted(tgt), tgt)
-        best = Translation(line, target, found.score, found.log_prob, line.split(), target.split())
-        return self._explored(src, ids, target_words, best)
+        best = Translation(line, target, found.score, found.log_prob)
+        sides = [self.run.tokenizer.target_side(target, units) for units in ("auto", "characters")]
+        return self._explored(src, ids, sides, best)
 
     def free(self, line: str, choices: Choices) -> Explored:
         """The best translation with the chosen prefix and free attention: the baseline for the cost of holding it."""
         return self.explore(line, replace(choices, pins={}))
 
-    def _explored(self, src: Tensor, ids: list[int], target_words: list[int], best: Translation) -> Explored:
+    def _explored(
+        self, src: Tensor, ids: list[int], targets: list[alignment.Side], best: Translation
+    ) -> Explored:
         """`best` with the alternatives and attention of its pieces `ids`, which include the end, for `src` [1, S]."""
         model, tokenizer = self.run.translator, self.run.tokenizer
         tgt_in, src_mask = self._shifted(self.run.pad([ids])), padding_mask(src, model.pad_id)
@@ -194,13 +204,13 @@ class Explorer:
             for row, chances in zip(pieces.tolist(), most.exp().tolist(), strict=True)
         )
         cross = model.attentions(src, src_mask, tgt_in).cross
+        sources = [tokenizer.source_side(best.source, units) for units in ("auto", "characters")]
         return Explored(
-            best,
+            replace(best, source_words=sources[0].labels, target_words=targets[0].labels),
             tuple(ids),
             tuple(self._labels(ids)),
             (*tokenizer.source_pieces(src[0, :-1].tolist()), END),
-            tuple(tokenizer.align_source(best.source)[1]),
-            tuple(target_words),
+            dict(zip(("words", "characters"), zip(sources, targets, strict=True), strict=True)),
             alternatives,
             None if cross is None else cross[0].float().cpu().numpy(),
         )

@@ -2,19 +2,35 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from nmt import alignment
+from nmt.alignment import Links, Side, Units
 from nmt.attention.masks import padding_mask
 from nmt.data.batching import collate
-from nmt.errors import UserError
+from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length
 
 log = logging.getLogger(__name__)
+
+Reading = Literal["emitted", "fed"]
+
+
+class Aligned(NamedTuple):
+    """A pair of texts with the weights between the labels of its sides [T, S]."""
+
+    weights: np.ndarray
+    source: Side
+    target: Side
+
+    def links(self, method: Any = "argmax", threshold: float = 0.3) -> Links:
+        """Links (source, target) between labels; see `alignment.links_from_weights`."""
+        return alignment.links_from_weights(
+            self.weights, method, threshold=threshold, sizes=self.source.sizes
+        )
 
 
 class AligningModel(Model):
@@ -29,6 +45,7 @@ class AligningModel(Model):
         Yields (number of the pair, weights [L, K, T, S] of each layer and head); nothing for a model without attention.
         A pair that is longer than the model can read is left out, with a warning.
         """
+        check_lines(sources=sources, targets=targets)
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
         src_ids, tgt_ids = self.tokenizer.encode_source(sources), self.tokenizer.encode_target(targets)
@@ -57,23 +74,33 @@ class AligningModel(Model):
         *,
         layer: int | None = None,
         head: int | None = None,
-        reading: Literal["emitted", "fed"] = "emitted",
-        show_progress: bool = False,
+        reading: Reading = "emitted",
+        units: Units = "auto",
     ) -> list[np.ndarray | None]:
         """Cross-attention between the words of given pairs: [target words, source words] each; targets are forced.
 
         `layer` and `head` (from 0) choose one of several; None is the model's own layer of alignment, else the mean
         over layers, and the mean over heads. `reading` says which row of the weights belongs to a piece
-        (`alignment.shift_reading`). A pair without weights gives None. `show_progress` shows a bar where standard error
-        is a terminal. Raises UserError where there is no such layer or head.
+        (`alignment.shift_reading`). `units` are words, or characters of text without spaces (`alignment.choose_units`).
+        A pair without weights gives None. Raises UserError where there is no such layer or head.
         """
-        results: list[np.ndarray | None] = [None] * len(sources)
-        found = self.attentions(sources, targets)
-        hidden = None if show_progress else True
-        for row, weights in tqdm(found, total=len(sources), desc="align", unit="pairs", disable=hidden):
+        found = dict(self.align_pairs(sources, targets, layer=layer, head=head, reading=reading, units=units))
+        return [found[row].weights if row in found else None for row in range(len(sources))]
+
+    def align_pairs(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        reading: Reading = "emitted",
+        units: str = "auto",
+    ) -> Iterator[tuple[int, Aligned]]:
+        """(number of the pair, weights with their labels), as of `align`, in the order in which they are computed."""
+        for row, weights in self.attentions(sources, targets):
             chosen = self.choose_head(weights, layer, head)
-            results[row] = self.between_words(chosen, sources[row], targets[row], reading)
-        return results
+            yield row, self.between(chosen, sources[row], targets[row], reading, units)
 
     def choose_head(self, weights: np.ndarray, layer: int | None, head: int | None) -> np.ndarray:
         """Weights [T, S] out of [L, K, T, S]; see `align`."""
@@ -84,17 +111,28 @@ class AligningModel(Model):
         of_layer = weights.mean(axis=0) if layer is None else weights[layer]
         return of_layer.mean(axis=0) if head is None else of_layer[head]
 
+    def between(
+        self,
+        weights: np.ndarray,
+        source: str,
+        target: str,
+        reading: Reading = "emitted",
+        units: str = "auto",
+    ) -> Aligned:
+        """Weights [T, S] between the pieces of a pair, ends of sentence included, as weights between its units."""
+        of_source, of_target = (
+            self.tokenizer.source_side(source, units),
+            self.tokenizer.target_side(target, units),
+        )
+        rows = alignment.shift_reading(weights, reading)
+        without_end = of_target._replace(groups=of_target.groups[:-1])
+        return Aligned(alignment.weights_between(rows, without_end, of_source), of_source, of_target)
+
     def between_words(
-        self, weights: np.ndarray, source: str, target: str, reading: Literal["emitted", "fed"] = "emitted"
+        self, weights: np.ndarray, source: str, target: str, reading: Reading = "emitted"
     ) -> np.ndarray:
         """Weights [T, S] between the pieces of a pair, ends of sentence included, as weights between its words."""
-        return alignment.words_from_pieces(
-            alignment.shift_reading(weights, reading),
-            self.tokenizer.align_target(target)[1][:-1],
-            self.tokenizer.align_source(source)[1],
-            num_tgt_words=len(target.split()),
-            num_src_words=len(source.split()),
-        )
+        return self.between(weights, source, target, reading, "words").weights
 
     def alignment_error(
         self, dataset: Any, weights: Mapping[int, Any], rows: Iterable[int]

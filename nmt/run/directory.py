@@ -160,11 +160,11 @@ class Run(TranslatingModel, AligningModel):
         if agreements:
             scores["attention"]["agreement"] = float(np.concatenate(agreements).mean())
         if labels:
-            between = (
-                self.between_words(each, sources[row], references[row]) for row, each in chosen.items()
-            )
+            read = [self.between(each, sources[row], references[row]) for row, each in chosen.items()]
             scores["weighed_words"] = alignment.weighed_words(
-                between, (sources[row].split() for row in chosen), (references[row] for row in chosen)
+                (each.weights for each in read),
+                (each.source.labels for each in read),
+                (references[row] for row in chosen),
             )
         if "alignment" in dataset.column_names:
             result = self.alignment_error(dataset, chosen, range(len(sources)))

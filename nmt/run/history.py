@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt import alignment
 from nmt.files import write_together
 from nmt.plotting import Group, Sentence
 
@@ -20,7 +21,8 @@ class History:
 
     steps [N]; rows [K] of the validation set; source, target [K]: texts, the target as the reference; translations
     [N, K]: by greedy search; aer [N, K]: alignment error rates, NaN without gold; weights: K arrays [N, T, S] between
-    the words of source and reference (teacher forcing); gold: K arrays [G, 2] of sure links (source, target).
+    the words of source and reference, or characters (teacher forcing); gold: K arrays [G, 2] of sure links (source,
+    target).
     """
 
     steps: np.ndarray
@@ -83,9 +85,15 @@ class History:
         error = "" if np.isnan(self.aer[n, k]) else f" · AER {self.aer[n, k]:.2f}"
         return Sentence(
             self.weights[k][n],
-            str(self.source[k]).split(),
-            str(self.target[k]).split(),
+            _labels(self.source[k], self.weights[k].shape[2]),
+            _labels(self.target[k], self.weights[k].shape[1]),
             title=f"step {self.steps[n]}{error}",
             gold=[(int(i), int(j)) for i, j in self.gold[k]],
             note=f"greedy: {self.translations[n, k]}",
         )
+
+
+def _labels(text: str, number: int) -> list[str]:
+    """The words of a text, or if these are not so many its units without spaces, which are parts of words."""
+    words = str(text).split()
+    return words if len(words) == number else alignment.split_units(str(text))

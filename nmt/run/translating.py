@@ -1,9 +1,10 @@
 """Translation of lines of text: encoded, cut where they are too long, searched in batches, decoded."""
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from tqdm import tqdm
 
 from nmt import alignment
 from nmt.decoding import BEAM, DecodingSettings, Hypothesis, PrefixError, search
-from nmt.errors import UserError
+from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length
 from nmt.run.translation import Translation
 
@@ -22,6 +23,10 @@ log = logging.getLogger(__name__)
 
 MOST_PIECES = 512  # of a source line that is translated as one: time and memory grow with the square
 MOST_PIECES_OF_A_DOCUMENT = 16_384  # read sentence by sentence, so that they grow with its length
+# A full stop after a single letter, or between two, is that of an initial or an abbreviation.
+_END = re.compile(
+    r"""(?:(?<![\s.]\w)(?<!^\w)\.|[!?…؟۔।॥།။።។]) ["'”’»)\]]*\s+ | [。！？｡]+[」』”’）〉》\s]*""", re.VERBOSE
+)
 
 
 class TranslatingModel(Model):
@@ -38,17 +43,19 @@ class TranslatingModel(Model):
         max_tokens: int = 4096,
         first_line: int = 1,
         need_weights: bool = True,
+        units: alignment.Units = "auto",
         show_progress: bool = False,
     ) -> list[Translation]:
         """Translate each line, in order: one Translation a line, an empty one for an empty line.
 
         With `num_best` above 1, `.others` holds the other hypotheses, best first (or in the order drawn). Each
-        translation begins with its line of `prefixes`. A line of more than `MOST_PIECES` pieces is cut at words into
-        parts, which are translated by themselves and joined (of a document, which may be longer, sentences are left
-        out); a warning counts lines from `first_line`. A line that is empty or was cut has no others. Without
-        `need_weights` translations have no attention, and come sooner. Raises UserError for settings that do not fit
-        the model.
+        translation begins with its line of `prefixes`. A line of more than `MOST_PIECES` pieces is cut into its
+        sentences, and these at words, into parts, which are translated by themselves and joined (of a document, which
+        may be longer, sentences are left out); a warning counts lines from `first_line`. A line that is empty or was
+        cut has no others. Without `need_weights` translations have no attention, and come sooner. Their words are
+        `units` (`alignment.choose_units`). Raises UserError for settings that do not fit the model.
         """
+        check_lines(lines=lines, prefixes=prefixes)
         lines = list(lines)
         numbers = range(first_line, first_line + len(lines))
         ids = self.tokenizer.encode_source(lines)
@@ -67,13 +74,16 @@ class TranslatingModel(Model):
         if any(len(own) > most for own in ids):
             ids = self.tokenizer.encode_source(_flat(parts))
         begun = None if prefixes is None else self._begun(prefixes, parts)
+        chosen = [alignment.choose_units(line, units) for line in lines]
         each_part = iter(
             self._translate_parts(
                 _flat(parts),
                 ids,
                 begun,
                 _flat([[number] * len(own) for number, own in zip(numbers, parts, strict=True)]),
+                _flat([[of_line] * len(own) for of_line, own in zip(chosen, parts, strict=True)]),
                 decoding,
+                units=units,
                 num_best=num_best,
                 max_tokens=max_tokens,
                 need_weights=need_weights and self.translator.has_attention,
@@ -82,8 +92,8 @@ class TranslatingModel(Model):
         )
         translations = [list(islice(each_part, len(own))) for own in parts]
         return [
-            found[0] if own == [line] else Translation.join(line, found)
-            for line, own, found in zip(lines, parts, translations, strict=True)
+            found[0] if own == [line] else Translation.join(line, found, of_line)
+            for line, own, found, of_line in zip(lines, parts, translations, chosen, strict=True)
         ]
 
     def _begun(self, prefixes: Sequence[str], parts: list[list[str]]) -> list[list[int]]:
@@ -97,8 +107,10 @@ class TranslatingModel(Model):
         ids: list[list[int]],
         begun: list[list[int]] | None,
         numbers: list[int],
+        src_units: list[str],
         decoding: DecodingSettings,
         *,
+        units: str,
         num_best: int,
         max_tokens: int,
         need_weights: bool,
@@ -106,7 +118,7 @@ class TranslatingModel(Model):
     ) -> list[Translation]:
         """Translations of texts that are short enough; an error names the line of a text by its number."""
         lengths = {row: len(own) for row, own in enumerate(ids) if not _is_empty(texts[row], own)}
-        results = [_empty(text, need_weights) for text in texts]
+        results = [self._empty(text, own, need_weights) for text, own in zip(texts, src_units, strict=True)]
         with tqdm(
             total=len(texts), desc="translate", unit="lines", disable=None if show_progress else True
         ) as bar:
@@ -127,7 +139,9 @@ class TranslatingModel(Model):
                 except ValueError as error:
                     raise UserError(str(error)) from error
                 for row, hypotheses in zip(rows, found, strict=True):
-                    best, *others = (self._translation(texts[row], each) for each in hypotheses)
+                    best, *others = (
+                        self._translation(texts[row], each, src_units[row], units) for each in hypotheses
+                    )
                     results[row] = replace(best, others=tuple(others))
                 bar.update(len(rows))
         return results
@@ -158,35 +172,59 @@ class TranslatingModel(Model):
         return self._parts(f" {alignment.SEPARATOR} ".join(sentences[: max(1, kept)]))[:1]
 
     def _parts(self, line: str) -> list[str]:
-        """A line cut in halves, at words where it has any, until no part has more than `most_pieces`."""
+        """A line cut into its sentences, and these in halves, at words where they have any, until no part has more than
+        `most_pieces`."""
         [own] = self.tokenizer.encode_source([line])
         if len(own) <= self.most_pieces or len(line) == 1:
             return [line]
-        words = line.split()
-        if len(words) > 1:
-            halves = [" ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])]
-        else:
-            [word] = words
-            halves = [word[: len(word) // 2], word[len(word) // 2 :]]
-        return [part for half in halves for part in self._parts(half)]
+        parts = split_sentences(line)
+        if len(parts) == 1:
+            words = line.split()
+            middle = len(words) // 2
+            parts = [" ".join(words[:middle]), " ".join(words[middle:])]
+            if len(words) == 1:
+                [word] = words
+                parts = [word[: len(word) // 2], word[len(word) // 2 :]]
+        return [shorter for part in parts for shorter in self._parts(part)]
 
-    def _translation(self, source: str, hypothesis: Hypothesis) -> Translation:
+    def _translation(self, source: str, hypothesis: Hypothesis, src_units: str, units: str) -> Translation:
         [text] = self.tokenizer.decode([hypothesis.ids])
-        source_words, target_words = source.split(), text.split()
-        weights = None
-        if hypothesis.weights is not None:
-            groups = self.tokenizer.target_words(hypothesis.ids)
-            weights = alignment.words_from_pieces(
-                hypothesis.weights.float().numpy()[: len(groups)],  # without the row that emits EOS
-                groups,
-                self.tokenizer.align_source(source)[1],
-                num_tgt_words=len(target_words),
-                num_src_words=len(source_words),
-            )
         line = " ".join(text.splitlines())  # one line in, one line out
-        return Translation(
-            source, line, hypothesis.score, hypothesis.log_prob, source_words, target_words, weights
+        found = Translation(source, line, hypothesis.score, hypothesis.log_prob)
+        if hypothesis.weights is None:
+            src_units, units = (_without_pieces(each) for each in (src_units, units))
+            words = (alignment.split_units(source, src_units), alignment.split_units(text, units))
+            return replace(found, source_words=words[0], target_words=words[1])
+        of_source = self.tokenizer.source_side(source, src_units)
+        of_target = self.tokenizer.decoded_side(hypothesis.ids, units)
+        rows = hypothesis.weights.float().numpy()[: len(hypothesis.ids)]  # without the one that emits EOS
+        return replace(
+            found,
+            source_words=of_source.labels,
+            target_words=of_target.labels,
+            weights=alignment.weights_between(rows, of_target, of_source),
+            source_sizes=of_source.sizes,
         )
+
+    def _empty(self, text: str, src_units: str, need_weights: bool) -> Translation:
+        """The translation of a text without words."""
+        if not need_weights:
+            return Translation(text, "", source_words=alignment.split_units(text, _without_pieces(src_units)))
+        side = self.tokenizer.source_side(text, src_units)
+        weights = np.zeros((0, len(side.labels)))
+        return Translation(text, "", source_words=side.labels, weights=weights, source_sizes=side.sizes)
+
+
+def split_sentences(line: str) -> list[str]:
+    """The sentences of a line, by their full stops and other ends, without the spaces between them."""
+    ends = [0, *(found.end() for found in _END.finditer(line)), len(line)]
+    parts = [line[begin:end].strip() for begin, end in pairwise(ends)]
+    return [part for part in parts if part]
+
+
+def _without_pieces(units: str) -> str:
+    """The units of a text whose pieces are not aligned with any others."""
+    return "words" if units == "pieces" else units
 
 
 def _check_prefixes(
@@ -199,14 +237,6 @@ def _check_prefixes(
             raise UserError(
                 f"line {number} is empty, and so is its translation, which cannot begin with {prefix!r}"
             )
-
-
-def _empty(text: str, need_weights: bool) -> Translation:
-    """The translation of a text without words."""
-    words = text.split()
-    return Translation(
-        text, "", source_words=words, weights=np.zeros((0, len(words))) if need_weights else None
-    )
 
 
 def _is_empty(line: str, ids: Sequence[int]) -> bool:

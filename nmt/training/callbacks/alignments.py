@@ -95,15 +95,16 @@ class DrawAlignments(Callback):
     def _draw(self, trainer: L.Trainer, model: AligningModel, data: TranslationDataModule, row: int) -> None:
         sentence = data.val_text[row]
         pair = sentence["src"], sentence["tgt"]
-        labels = [text.split() for text in pair]
         gold = alignment.parse_talp(sentence["alignment"])[0] if "alignment" in sentence else None
         title = f"sentence {row}, step {trainer.global_step}"
         [(_, heads)] = model.attentions(*([text] for text in pair))  # [L, K, T, S]
-        mean = model.between_words(model.choose_head(heads, None, None), *pair)
-        figure = plotting.picture(plotting.Sentence(mean, labels[0], labels[1], title, gold))
+        units = _units(sentence)
+        mean = model.between(model.choose_head(heads, None, None), *pair, units=units)
+        labels = mean.source.labels, mean.target.labels
+        figure = plotting.picture(plotting.Sentence(mean.weights, *labels, title, gold))
         self._show(trainer, figure, "alignment", row)
         if heads.shape[0] * heads.shape[1] > 1 and alignment.SEPARATOR not in labels[0]:
-            grid = [[model.between_words(head, *pair) for head in each] for each in heads]
+            grid = [[model.between(head, *pair, units=units).weights for head in each] for each in heads]
             self._show(trainer, plotting.head_grid(grid, *labels, title=title, gold=gold), "heads", row)
 
     def _remember(
@@ -119,8 +120,10 @@ class DrawAlignments(Callback):
         sources, targets = ([each[side] for each in examples] for side in ("src", "tgt"))
         greedy = TranslatingModel(model.tokenizer, model.translator).translate(sources, _GREEDY)
         between = [
-            model.between_words(weights[row].numpy(), *pair)[None].astype(np.float16)
-            for row, *pair in zip(rows, sources, targets, strict=True)
+            model.between(weights[row].numpy(), each["src"], each["tgt"], units=_units(each))
+            .weights[None]
+            .astype(np.float16)
+            for row, each in zip(rows, examples, strict=True)
         ]
         history = History(
             steps=np.array([trainer.global_step]),
@@ -153,6 +156,11 @@ def _errors(
     return [model.alignment_error(data.val_text, weights, [row]).aer for row in rows]
 
 
+def _units(example: dict[str, str]) -> str:
+    """Gold alignments count words."""
+    return "words" if "alignment" in example else "auto"
+
+
 def _gold(example: dict[str, str]) -> np.ndarray:
     """The sure gold links [G, 2] of an example."""
     links = alignment.parse_talp(example["alignment"])[0] if "alignment" in example else ()
@@ -160,6 +168,7 @@ def _gold(example: dict[str, str]) -> np.ndarray:
 
 
 def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -> list[int]:
-    """The first rows whose reference has 6 to 16 words, then other rows if there are too few: always the same."""
-    lengths = {row: len(data.val_text[row]["tgt"].split()) for row in rows[: 50 * number]}
+    """The first rows whose reference has 6 to 16 words, or characters of text without spaces, then other rows if there
+    are too few: always the same."""
+    lengths = {row: len(alignment.split_units(data.val_text[row]["tgt"])) for row in rows[: 50 * number]}
     return sorted(sorted(lengths, key=lambda row: (not 6 <= lengths[row] <= 16, row))[:number])

@@ -1,0 +1,105 @@
+"""The units between which attention is shown and linked: words, pieces, characters."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import regex
+from numpy.typing import NDArray
+
+from nmt.alignment.weights import fill_gaps, words_from_pieces
+
+Units = Literal["auto", "words", "pieces", "characters"]
+UNITS: tuple[str, ...] = get_args(Units)
+
+_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
+_SPACELESS = "".join(
+    rf"\p{{scx={script}}}" for script in _SCRIPTS
+)  # letters, and punctuation of these scripts
+_LETTER = rf"[[{_SPACELESS}]&&\p{{L}}]"
+_GAP = regex.compile(rf"{_LETTER}\p{{M}}*+\s+(?={_LETTER})", regex.V1)
+_LETTERS = regex.compile(_LETTER, regex.V1)
+_OTHER_WORD = regex.compile(rf"[\w--[{_SPACELESS}]]+", regex.V1)
+_LETTERS_PER_SPACE = 6  # words of these scripts, where they are separated, are shorter
+
+_SPACE = r"\s\x1c-\x1f\u200b"  # as str.isspace has it; a zero-width space separates words of Khmer and Thai
+_PATTERNS = {
+    "words": regex.compile(r"[^\s\x1c-\x1f]+"),
+    "characters": regex.compile(rf"(?=[^{_SPACE}])\X"),
+    "mixed": regex.compile(
+        rf"(?=[{_SPACELESS}\uff00-\uffef])\X|[^{_SPACE}{_SPACELESS}\uff00-\uffef]+", regex.V1
+    ),
+}
+
+
+class Side(NamedTuple):
+    """The labels of one side of a sentence pair, and its pieces, grouped by the labels that they spell.
+
+    groups: for each piece the number of its group, -1 if it spells nothing (end of sentence). sizes: how many labels
+    each group has, in order. A group is a label, or the characters that one piece spells together.
+    """
+
+    labels: list[str]
+    groups: list[int]
+    sizes: list[int]
+
+    def label_groups(self) -> list[int]:
+        """For each label the number of its group."""
+        return np.arange(len(self.sizes)).repeat(self.sizes).tolist()
+
+
+def choose_units(text: str, units: str) -> str:
+    """words, pieces or characters; for auto words, or mixed if the text is of a script that is written without spaces.
+
+    mixed: each character of such a script, and words of others. Such a text has more letters of these scripts than
+    words of others, and more than 6 for each space between two of them: if its words are separated, they are kept.
+    """
+    if units != "auto":
+        return units
+    least = max(len(_OTHER_WORD.findall(text)), _LETTERS_PER_SPACE * len(_GAP.findall(text)))
+    return "mixed" if len(_LETTERS.findall(text)) > least else "words"
+
+
+def split_units(text: str, units: str = "auto") -> list[str]:
+    """The words or the characters of a text, by `choose_units`; a character has its combining marks."""
+    return _PATTERNS[choose_units(text, units)].findall(text)
+
+
+def make_side(text: str, pieces: Sequence[str], offsets: Sequence[tuple[int, int]], units: str) -> Side:
+    """The side of a text whose pieces stand at these offsets, in code points.
+
+    Of words a piece belongs to the last that it touches. A piece that touches no label (a lone `▁`, a byte, a part of a
+    normalised character) belongs to the group of the next piece, else of the one before.
+    """
+    units = choose_units(text, units)
+    if units == "pieces":
+        return Side(list(pieces), list(range(len(pieces))), [1] * len(pieces))
+    found = list(_PATTERNS[units].finditer(text))
+    label_at = [-1] * len(text)
+    for number, match in enumerate(found):
+        label_at[match.start() : match.end()] = [number] * len(match[0])
+    touched = [
+        [] if piece == "▁" else [label for label in label_at[begin:end] if label >= 0]
+        for piece, (begin, end) in zip(pieces, offsets, strict=True)
+    ]
+    starts = np.ones(len(found), dtype=int)
+    if units != "words":
+        for labels in filter(None, touched):
+            starts[labels[0] + 1 : labels[-1] + 1] = 0
+    numbers = np.cumsum(starts) - 1
+    groups = fill_gaps([int(numbers[labels[-1]]) if labels else -1 for labels in touched])
+    return Side([match[0] for match in found], groups, np.bincount(numbers).tolist())
+
+
+def weights_between(weights: Any, target: Side, source: Side) -> NDArray[np.floating]:
+    """Weights between pieces [T, S] as weights between labels, by `words_from_pieces`; characters of a group share its
+    weight equally, and all have its row."""
+    groups = words_from_pieces(
+        weights,
+        target.groups,
+        source.groups,
+        num_tgt_words=len(target.sizes),
+        num_src_words=len(source.sizes),
+    )
+    shared = groups / np.asarray(source.sizes, dtype=float)
+    return shared.repeat(source.sizes, axis=1).repeat(target.sizes, axis=0)
