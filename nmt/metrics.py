@@ -17,7 +17,7 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Score, Signature
 
-from nmt.errors import UserError
+from nmt.errors import UserError, check_lines
 from nmt.settings import Count, NonNegative, Whole
 
 LABELS = {
@@ -340,6 +340,7 @@ def digest(sources: Sequence[str], references: Sequence[str]) -> str:
 
 
 def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    check_lines(hypotheses=hypotheses, references=references)
     if len(hypotheses) != len(references):
         raise UserError(f"{len(hypotheses)} hypotheses but {len(references)} references")
     if not references:

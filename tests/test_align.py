@@ -14,7 +14,8 @@ import torch
 from datasets import Dataset
 from omegaconf import OmegaConf
 
-from nmt import alignment, plotting
+from nmt import alignment, metrics, plotting
+from nmt.analysis import head_importance
 from nmt.commands import align as align_command
 from nmt.commands import checks
 from nmt.commands import translate as translate_command
@@ -24,6 +25,7 @@ from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.building import build_translator
 from nmt.run.directory import Run
+from nmt.run.translating import split_sentences
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ["a small house stands here", "the house", "", "here stands the small house"]
@@ -188,13 +190,13 @@ def test_symmetrising_joins_two_directions_over_the_same_words(gru, tmp_path_fac
 
 def test_both_directions_are_read_by_the_same_layer_head_and_reading(transformer, files, monkeypatch):
     asked: list[dict] = []
-    whole = Run.align
+    whole = Run.align_pairs
     monkeypatch.setattr(
-        Run, "align", lambda self, *texts, **how: asked.append(how) or whole(self, *texts, **how)
+        Run, "align_pairs", lambda self, *texts, **how: asked.append(how) or whole(self, *texts, **how)
     )
     given = {"src": files["src"], "tgt": files["tgt"], "gold": files["gold"]}
     align(run=transformer, reverse_run=transformer, **given, layer=1, head=0, reading="fed")
-    assert asked == [{"layer": 1, "head": 0, "reading": "fed", "show_progress": True}] * 2
+    assert asked == [{"layer": 1, "head": 0, "reading": "fed", "units": "words"}] * 2
 
 
 def test_the_run_s_own_direction_comes_first_in_symmetrising(gru, tmp_path_factory, files, monkeypatch):
@@ -570,6 +572,59 @@ def test_a_part_without_pieces_has_its_place_in_the_weights(gru, monkeypatch):
     np.testing.assert_allclose(found.weights, np.insert(alone.weights, 1, 0, axis=1), atol=1e-6)
     [(part, again)] = [(run.translate([word])[0], [run.translate([each])[0] for each in run._parts(word)])]
     assert part.log_prob == pytest.approx(sum(each.log_prob for each in again), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentences"),
+    [
+        ("the house . here stands a house ?", ["the house .", "here stands a house ?"]),
+        ('He said: "Go!" (She went.) Then', ['He said: "Go!"', "(She went.)", "Then"]),
+        ("猫睡觉。「真的？」他说。", ["猫睡觉。", "「真的？」", "他说。"]),
+        ("J. Smith paid 3.5, e.g. here. Yes", ["J. Smith paid 3.5, e.g. here.", "Yes"]),
+        ("یک. دو؟ सच। हाँ", ["یک.", "دو؟", "सच।", "हाँ"]),
+        ("no end ", ["no end"]),
+        (". .", [".", "."]),
+    ],
+)
+def test_sentences_end_at_full_stops(line, sentences):
+    assert split_sentences(line) == sentences
+
+
+def test_a_line_beyond_the_limit_is_cut_at_ends_of_sentences_first(gru, monkeypatch):
+    """Only a sentence that is too long itself is cut at its words."""
+    run = Run.load(gru)
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 20)
+    sentences = ["a small house .", "the house stands here .", "here !"]
+    long = " ".join(["the small house"] * 6) + " ."
+    line = " ".join([*sentences, long])
+    parts = run._parts(line)
+    assert parts[:3] == sentences
+    assert " ".join(parts[3:]) == long
+    assert len(parts) > 4
+    [found] = run.translate([line])
+    texts = [each.text for each in run.translate(parts)]
+    assert found.text == " ".join(each for each in texts if each)
+    assert run._parts(sentences[0]) == sentences[:1]
+
+
+@pytest.mark.parametrize("text", ["the house", b"the house"])
+def test_a_string_in_place_of_lines_is_refused(gru, text):
+    """Its letters would be taken for lines."""
+    run = Run.load(gru)
+    for call in (
+        lambda: run.translate(text),
+        lambda: run.translate(["the house"], prefixes=text),
+        lambda: run.align(text, text),
+        lambda: list(run.attentions(["the house"], text)),
+        lambda: head_importance(run, text, text),
+        lambda: run.tokenizer.encode_target(text),
+        lambda: metrics.score(text, text),
+        lambda: metrics.score_with({}, ["the house"], text, num_bootstrap=0),
+    ):
+        with pytest.raises(
+            UserError, match=r"is one string: give a list of lines, such as \[b?'the house'\]"
+        ):
+            call()
 
 
 def test_a_word_beyond_the_limit_is_cut_between_characters(gru, monkeypatch):
