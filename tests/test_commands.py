@@ -474,7 +474,7 @@ def test_translate_refuses_bad_input(run_dir, workspace):
 
 
 def test_a_byte_order_mark_is_not_translated():
-    assert list(decoded(["\ufeffone\r\n".encode(), b"two"], "standard input")) == ["one", "two"]
+    assert list(decoded(io.BytesIO("\ufeffone\r\ntwo".encode()), "standard input")) == ["one", "two"]
 
 
 def test_a_finished_run_that_has_lost_its_scores_is_scored_again_with_what_training_cost(run_dir, workspace):

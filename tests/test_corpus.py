@@ -1,10 +1,12 @@
 """Parallel text as it lies on disk: every form in either direction, faults named by line, caching by content."""
 
+import bz2
 import codecs
 import csv
 import gzip
 import io
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import datasets
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -99,27 +102,72 @@ def write_plain_crlf_without_last_end(folder, split):
         (folder / f"{split}.{lang}").write_bytes(codecs.BOM_UTF8 + text.encode())
 
 
-def gzipped(write):
-    def write_gzipped(folder, split):
+def write_json_array(folder, split):
+    (folder / f"{split}.json").write_bytes(codecs.BOM_UTF8 + json.dumps(ROWS, indent=2).encode())
+
+
+def write_json_lines(folder, split):
+    write_jsonl(folder, split)
+    (folder / f"{split}.jsonl").rename(folder / f"{split}.json")
+
+
+def write_pandas_tsv(folder, split):
+    pandas.DataFrame(ROWS).to_csv(folder / f"{split}.tsv", sep="\t", index=False)
+
+
+def write_quoted_tsv(folder, split):
+    """All cells but numbers in quotes, as R writes them."""
+    table = pandas.DataFrame([{"id": place} | row for place, row in enumerate(ROWS)])
+    table.to_csv(folder / f"{split}.tsv", sep="\t", index=False, quoting=csv.QUOTE_NONNUMERIC)
+
+
+def write_semicolon_csv(folder, split):
+    """As spreadsheets do where a comma is in numbers."""
+    table = pandas.DataFrame(ROWS).rename(columns={"en": " EN", "de": "De "})
+    table.to_csv(folder / f"{split}.csv", sep=";", index=False, encoding="utf-8-sig", lineterminator="\r\n")
+
+
+def write_semicolon_csv_without_header(folder, split):
+    pandas.DataFrame(ROWS).to_csv(folder / f"{split}.csv", sep=";", index=False, header=False)
+
+
+def write_opus(folder, split):
+    for lang in ("en", "de"):
+        text = "".join(f"{row[lang]}\n" for row in ROWS)
+        (folder / f"{split}.de-en.{lang}").write_bytes(text.encode())
+
+
+PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+
+
+def packed(write, end=".gz"):
+    def write_packed(folder, split):
         before = set(folder.iterdir())
         write(folder, split)
         for file in set(folder.iterdir()) - before:
-            file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+            file.with_name(f"{file.name}{end}").write_bytes(PACKERS[end](file.read_bytes()))
             file.unlink()
 
-    write_gzipped.__name__ = f"{write.__name__}_gz"
-    return write_gzipped
+    write_packed.__name__ = f"{write.__name__}_{end[1:]}"
+    return write_packed
 
 
-ZIPPABLE = [write_jsonl, write_translation_jsonl, write_tsv, write_tsv_with_header, write_csv, write_plain]
-UNZIPPABLE = [
-    write_parquet,
-    write_translation_parquet,
-    write_hub_shards,
-    write_a_shard_a_row,
-    write_plain_crlf_without_last_end,
+PACKABLE = [
+    write_jsonl,
+    write_tsv,
+    write_csv,
+    write_plain,
+    write_json_array,
+    write_pandas_tsv,
+    write_semicolon_csv,
 ]
-WRITERS = [*ZIPPABLE, *(gzipped(write) for write in ZIPPABLE), *UNZIPPABLE]
+UNPACKABLE = [
+    *(write_translation_jsonl, write_translation_parquet, write_parquet),
+    *(write_tsv_with_header, write_quoted_tsv, write_semicolon_csv_without_header, write_json_lines),
+    *(write_hub_shards, write_a_shard_a_row, write_plain_crlf_without_last_end, write_opus),
+    *(packed(write_plain, ".xz"), packed(write_pandas_tsv, ".bz2"), packed(write_json_array, ".xz")),
+]
+WRITERS = [*PACKABLE, *(packed(write) for write in PACKABLE), *UNPACKABLE]
 
 
 def read(folder, *, src="en", tgt="de", cache=None, **options):
@@ -131,9 +179,8 @@ def read(folder, *, src="en", tgt="de", cache=None, **options):
 def test_every_form_gives_the_text_exactly_in_either_direction(tmp_path, write, direction):
     write(tmp_path, "train")
     write(tmp_path, "test")
-    columns = (
-        ["en", "de"] if write.__name__.startswith("write_tsv") and "header" not in write.__name__ else None
-    )
+    has_no_header = write.__name__ in ("write_tsv", "write_tsv_gz", "write_semicolon_csv_without_header")
+    columns = ["en", "de"] if has_no_header else None
     splits = read(tmp_path, src=direction[0], tgt=direction[1], columns=columns)
     assert list(splits) == ["train", "test"]
     for rows in splits.values():
@@ -240,7 +287,7 @@ REFUSED = {
     "latin-1": ({"train.en": b"a\ncaf\xe9 b\n", "train.de": "a\nb\n"}, r"en, line 2: not UTF-8 .*0xe9 at position 4"),
     "cesu-8": ({"train.en": b"a\n\xed\xa0\x80\n", "train.de": "b\nb\n"}, r"train.en, line 2: not UTF-8"),
     "utf-16": ({"train.jsonl": GOOD.encode("utf-16")}, r"train.jsonl, line 1: not UTF-8"),
-    "utf-16 no mark": ({"train.jsonl": GOOD.encode("utf-16-le")}, r"line 1: a NUL byte; it must be UTF-8"),
+    "utf-16 no mark": ({"train.jsonl": GOOD.encode("utf-16-le")}, r"lines 1, 2: a NUL byte; it must be UTF-8"),
     "nul": ({"train.en": "a\nb\0c\n", "train.de": "a\nb\n"}, r"train.en, line 2: a NUL byte"),
     "bad json": ({"train.jsonl": GOOD + '{"en": "a", \n'}, r"train.jsonl, line 2: not JSON \(.* column \d+\)"),
     "blank json": ({"train.jsonl": GOOD + "\n"}, r"line 2: not JSON"),
@@ -251,7 +298,7 @@ REFUSED = {
     "null": ({"train.jsonl": '{"en": "a", "de": null}\n'}, r'line 1: "de" is None, not text'),
     "nul escape": ({"train.jsonl": r'{"en": "a\u0000", "de": "b"}' + "\n"}, r'line 1: "en" holds a NUL'),
     "surrogate": ({"train.jsonl": r'{"en": "a\ud800", "de": "b"}' + "\n"}, r'line 1: "en" holds .* half a surrogate'),
-    "no header": ({"train.tsv": "a\tb\n"}, r"line 1: no header .*set data.columns=\[de,en\]"),
+    "no header": ({"train.tsv": "a\tb\n"}, r"1: no header .*a, b: .*=\[de:NAME,en:NAME\].*=\[de,en\]"),
     "three columns": ({"train.tsv": "en\tde\na\tb\na\tb\tc\n"}, r"line 3: expected 2 columns \(en, de\), got 3"),
     "one column": ({"train.tsv": "en\tde\na b\n"}, r"line 2: expected 2 columns .*, got 1"),
     "csv header": ({"train.csv": "a,b\nc,d\n"}, r"line 1: no header that names en and de"),
@@ -259,8 +306,8 @@ REFUSED = {
     "csv columns": ({"train.csv": "en,de\na,b\na\n"}, r"line 3: expected 2 columns .*, got 1"),
     "csv quote": ({"train.csv": 'en,de\n"a,b\n'}, r"line \d: not CSV"),
     "csv after quote": ({"train.csv": 'en,de\n"a"b,c\n'}, r"line 2: not CSV"),
-    "no gzip": ({"train.jsonl.gz": b"plain"}, r"train.jsonl.gz is broken, cut off or no gzip file"),
-    "cut gzip": ({"train.jsonl.gz": gzip.compress(GOOD.encode() * 99)[:-12]}, r"broken, cut off or no gzip"),
+    "no gzip": ({"train.jsonl.gz": b"plain"}, r"train.jsonl.gz is broken, cut off or no .gz file"),
+    "cut gzip": ({"train.jsonl.gz": gzip.compress(GOOD.encode() * 99)[:-12]}, r"broken, cut off or no .gz"),
     "bad parquet": ({"train.parquet": b"PAR1 nonsense"}, r"train.parquet is broken or no Parquet"),
     "empty parquet": ({"train.parquet": b""}, r"train.parquet is broken or no Parquet"),
     "cut parquet": ({"train.parquet": NOT_TEXT.getvalue()[:300]}, r"train.parquet is broken or no Parquet"),
@@ -308,7 +355,7 @@ def test_what_is_unsound_is_refused_by_name_and_line(tmp_path, case):
     assert not list(tmp_path.rglob("*.arrow"))  # nothing half-written
 
 
-@pytest.mark.parametrize("name", ["train.json", "train.tsv.bz2", "train.en.txt", "train-00000-of-00001.json"])
+@pytest.mark.parametrize("name", ["train.yaml", "train.tsv.lz4", "train.en.txt", "train-00000-of-00001.txt"])
 def test_files_in_another_format_are_named(tmp_path, name):
     (tmp_path / name).write_text("a")
     with pytest.raises(UserError, match=rf"has no train as .jsonl, .*; it holds {name}: set data.path"):
@@ -396,9 +443,9 @@ def parses(monkeypatch):
     names = []
     parse = row_reading.read_rows
 
-    def counted(shards, languages):
+    def counted(shards, languages, **options):
         names.append(shards[0].paths[0].name)
-        return parse(shards, languages)
+        return parse(shards, languages, **options)
 
     monkeypatch.setattr(row_reading, "read_rows", counted)
     return names
@@ -523,7 +570,7 @@ def test_a_language_that_the_hub_s_rows_lack_is_named(tmp_path, monkeypatch, nes
     hub(monkeypatch, {"train": hub_rows(nested)})
     with pytest.raises(
         UserError,
-        match=r'something, split train(, row 1)?: no "fr"; the names there are (de, en|en, de): set',
+        match=r'something, split train(, rows 1, 2, 3, 4, 5, 6)?: no "fr"; the names there are (de, en|en, de): set',
     ):
         read_from_hub(tmp_path, tgt_lang="fr")
 

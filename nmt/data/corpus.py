@@ -4,11 +4,12 @@ Every split has the columns `src` and `tgt`, exactly as the text is, blank lines
 alignments it has `alignment`: Pharaoh links `i-j` over whitespace words from 0, i in the source.
 """
 
+import collections
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import datasets
 from datasets import Dataset
@@ -17,14 +18,16 @@ from nmt.alignment import SEPARATOR, format_pharaoh
 from nmt.data import grammar, rows
 from nmt.data.cache import cached_dataset
 from nmt.data.layout import ALIASES, Files, Languages, find, missing
-from nmt.data.lines import digest
+from nmt.data.lines import OPENERS, digest
 from nmt.data.rows import Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
 from nmt.settings import SPLITS, Count, Whole
 
-_READER_VERSION = 3  # raise it when the same files give other rows
+_READER_VERSION = 4  # raise it when the same files give other rows
 _ROWS_OF_A_TABLE = 1_000  # of the Hub's
+
+BadRows = Literal["stop", "skip"]
 
 
 def read_files(
@@ -35,15 +38,18 @@ def read_files(
     cache_dir: str | Path,
     columns: Sequence[str] | None = None,
     streaming: Count | None = None,
+    bad_rows: BadRows = "stop",
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Any]:
     """The splits that the folder `path` holds: train; val (or valid, validation, dev); test.
 
-    A split is one of .jsonl (keys named by language, or a `translation` object), .tsv, .csv, .parquet, or two plain
-    files such as train.de and train.en with perhaps train.align. All may be .gz, and all but plain files may be shards
-    (train-00000-of-00002.jsonl). With `streaming`, train is a TextStream. `columns` names the columns of a .tsv or .csv
-    without a header. Links `i-j` count words of the first and the second of `columns`, else of the alphabet (en before
-    vi); the links returned count source words first. Raises UserError naming file and line where text is not sound.
+    A split is one of .jsonl or .json (keys named by language, or a `translation` object), .tsv, .csv, .parquet, or two
+    plain files such as train.de and train.en with perhaps train.align. `layout.find` says how else they may be named.
+    All may be .gz, .xz or .bz2, and all but plain files may be shards (train-00000-of-00002.jsonl). With `streaming`,
+    train is a TextStream. `columns` names the columns of a .tsv or .csv without a header, or says which columns or keys
+    hold a language. Links `i-j` count words of the first and the second of `columns`, else of the alphabet (en before
+    vi); the links returned count source words first. Raises UserError naming file and line where text is not sound; if
+    `bad_rows` is skip, rows that are not sound are left out with a warning.
     """
     directory = Path(path).expanduser()
     languages = Languages(str(src_lang), str(tgt_lang), None if columns is None else tuple(map(str, columns)))
@@ -55,18 +61,30 @@ def read_files(
     if not found or ("train" in splits and "train" not in found):
         raise missing(directory, splits[0], languages)
     return {
-        split: TextStream(files, languages)
+        split: TextStream(files, languages, skip_bad=bad_rows == "skip")
         if streaming is not None and split == "train"
-        else _read_split(files, languages, split, cache_dir)
+        else _read_split(files, languages, split, cache_dir, skip_bad=bad_rows == "skip")
         for split, files in found.items()
     }
 
 
-def _read_split(files: Files, languages: Languages, split: str, cache_dir: str | Path) -> Dataset:
-    parts = [files.form, languages, *((path.suffix == ".gz", digest(path)) for path in files.paths)]
-    return cached_dataset(
-        lambda: rows.read_rows(files.shards, languages), key=_key(*parts), split=split, cache_dir=cache_dir
-    )
+def _read_split(
+    files: Files, languages: Languages, split: str, cache_dir: str | Path, *, skip_bad: bool
+) -> Dataset:
+    parts = [
+        *(files.form, languages, skip_bad),
+        *((path.suffix in OPENERS and path.suffix, digest(path)) for path in files.paths),
+    ]
+    calls = []
+
+    def found() -> Iterator[Row]:
+        calls.append(split)
+        return rows.read_rows(files.shards, languages, skip_bad=skip_bad)
+
+    dataset = cached_dataset(found, key=_key(*parts), split=split, cache_dir=cache_dir)
+    if skip_bad and not calls:  # it was cached: read it for the warning
+        collections.deque(found(), maxlen=0)
+    return dataset
 
 
 def _key(*parts: Any) -> str:
@@ -207,6 +225,7 @@ def read_hub(
     tgt_lang: str,
     cache_dir: str | Path,
     streaming: Count | None = None,
+    bad_rows: BadRows = "stop",
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Any]:
     """The splits of the Hub's data set `name`, or of a local copy of its files at `path`.
@@ -223,6 +242,7 @@ def read_hub(
             tgt_lang=tgt_lang,
             cache_dir=cache_dir,
             streaming=streaming,
+            bad_rows=bad_rows,
             splits=splits,
         )
     if streaming is not None:
@@ -243,14 +263,22 @@ def read_hub(
         for alias in ALIASES[split]:
             if alias in loaded and split not in result:
                 where = f"{name}, split {alias}"
-                result[split] = _read_hub_split(loaded[alias], languages, split, where, cache_dir)
+                result[split] = _read_hub_split(
+                    loaded[alias], languages, split, where, cache_dir, skip_bad=bad_rows == "skip"
+                )
     if not result or ("train" in splits and "train" not in result):
         raise UserError(f"{name} has no {splits[0]} split; its splits are {', '.join(map(str, loaded))}")
     return result
 
 
 def _read_hub_split(
-    dataset: Dataset, languages: Languages, split: str, where: str, cache_dir: str | Path
+    dataset: Dataset,
+    languages: Languages,
+    split: str,
+    where: str,
+    cache_dir: str | Path,
+    *,
+    skip_bad: bool,
 ) -> Dataset:
     if not len(dataset):
         raise UserError(f"{where} has no rows: set data.path=DIR to read a local copy that has some")
@@ -258,8 +286,7 @@ def _read_hub_split(
 
     def found() -> Iterator[Row]:
         tables = dataset.select_columns(wanted).with_format("arrow").iter(_ROWS_OF_A_TABLE)
-        for _, row in rows.table_rows(tables, languages, where):
-            yield row
+        return rows.sound_rows(rows.table_rows(tables, languages, where), where, skip_bad=skip_bad)
 
-    key = _key(where, dataset._fingerprint, languages)
+    key = _key(where, dataset._fingerprint, languages, skip_bad)
     return cached_dataset(found, key=key, split=split, cache_dir=cache_dir)

@@ -1,22 +1,52 @@
 """Find the files of a parallel corpus in a directory: one split in one format, for two languages."""
 
+import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from nmt.data.lines import OPENERS
 from nmt.errors import UserError
 
+log = logging.getLogger(__name__)
+
 ALIASES = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
-FORMATS = (".jsonl", ".tsv", ".csv", ".parquet")
-_SHARD = r"-(\d+)-of-(\d+)(?:-[0-9a-f]+)?(\.jsonl|\.tsv|\.csv|\.parquet)(?:\.gz)?"
+FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".parquet")
+_LINKS = (".align", ".talp")
+_SHARD = re.compile(r"(.+)-(\d+)-of-(\d+)(?:-[0-9a-f]+)?")
+_NAMED = {split: re.compile(rf"({'|'.join(names)})([._-]|\d|$)") for split, names in ALIASES.items()}
+_HELD_OUT = re.compile("test|tst|dev|val", re.IGNORECASE)
+_PYTHON = 'python -X utf8 -c "import '
+_SEGMENTS = (
+    _PYTHON + "html, re; [print(html.unescape(s)) for s in re.findall("
+    r"r'<seg[^>]*>\s*(.*?)\s*</seg>', open('{name}').read())]"
+    '" > {split}.LANGUAGE'
+)
+_COMMANDS = {  # that turn files of other formats into those above
+    ".zst": "zstd -d {name}",
+    ".zip": "unzip {name}",
+    ".tar": "tar xf {name}",
+    ".tgz": "tar xf {name}",
+    ".tmx": _PYTHON + "xml.etree.ElementTree as E; [print(*(' '.join(''.join(s.itertext()).split()) "
+    "for s in t.iter('seg')), sep='\\t') for _, t in E.iterparse('{name}') if t.tag == 'tu']\" > {split}.tsv",
+    **dict.fromkeys((".sgm", ".sgml", ".xml"), _SEGMENTS),
+    **dict.fromkeys(
+        (".xlsx", ".xls", ".ods"),
+        "pip install openpyxl odfpy xlrd; " + _PYTHON + "pandas; "
+        "pandas.read_excel('{name}').to_csv('{split}.csv', index=False)\"",
+    ),
+}
 
 
 @dataclass(frozen=True)
 class Languages:
-    """The direction of translation, and the order of the columns in files without a header.
+    """The direction of translation, and the columns or keys of the files.
 
-    Raises UserError where the two languages are the same, and where `columns` does not hold each of them once.
+    columns: the languages of the columns in order, for files without a header; or LANGUAGE:NAME of some columns, for
+    a header or keys in other words. Raises UserError if the two languages are the same, and if `columns` does not hold
+    each of them once.
     """
 
     src: str
@@ -28,16 +58,50 @@ class Languages:
             raise UserError(
                 f"data.src_lang and data.tgt_lang are both {self.src}: set one of them to another"
             )
-        columns = self.columns
+        columns = self._columns
         if columns is not None and not columns.count(self.src) == columns.count(self.tgt) == 1:
-            named = ",".join(columns)
+            named = ",".join(self.columns or ())
             raise UserError(f"data.columns=[{named}] must hold {self.src} and {self.tgt} once each")
 
     @property
+    def _columns(self) -> list[str] | None:
+        return None if self.columns is None else [each.partition(":")[0] for each in self.columns]
+
+    @property
+    def order(self) -> list[str] | None:
+        """The columns of files without a header, if `columns` says it."""
+        return None if ":" in "".join(self.columns or ":") else self._columns
+
+    @cached_property
+    def names(self) -> tuple[str, str, str]:
+        """The names of source, target and alignment in headers and keys."""
+        named = dict(each.split(":", 1) for each in self.columns or () if ":" in each)
+        return (
+            named.get(self.src, self.src),
+            named.get(self.tgt, self.tgt),
+            named.get("alignment", "alignment"),
+        )
+
+    @property
+    def advice(self) -> str:
+        """How to name columns that have other names."""
+        first, second = sorted((self.src, self.tgt))
+        return f"data.columns=[{first}:NAME,{second}:NAME]"
+
+    def is_header(self, cells: Iterable[str]) -> bool:
+        """True if the cells name both languages, in any case, perhaps between blanks."""
+        return {name.casefold() for name in self.names[:2]} <= {column_name(cell) for cell in cells}
+
+    @cached_property
     def alignments_flipped(self) -> bool:
         """Whether i of a link `i-j` in the files counts target words: by `columns`, or else by the alphabet."""
-        order = self.columns or sorted((self.src, self.tgt))
+        order = self._columns or sorted((self.src, self.tgt))
         return order.index(self.tgt) < order.index(self.src)
+
+
+def column_name(cell: str) -> str:
+    """The cell of a header as it is compared."""
+    return cell.strip().casefold()
 
 
 @dataclass(frozen=True)
@@ -54,15 +118,32 @@ class Files:
 
 
 def find(directory: Path, split: str, languages: Languages) -> Files | None:
-    """The files of a split in a directory, or None where it has none.
+    """The files of a split in a directory, or None if it has none.
 
-    Raises UserError where there are files of several formats or names, one side of a pair only, or not all shards.
+    They are named by one of the split's ALIASES, with the languages after it as in `train.en-fr.en`; else by an alias
+    and more, as `test_2016_flickr.en`: of several such test sets the first is taken. The training text may also be the
+    one pair of files, or table, with any other name. Raises UserError if there are files of several formats or names,
+    one side of a pair only, not all shards, or only files in a format that is not read.
     """
-    found = [files for alias in ALIASES[split] for files in _candidates(directory, alias, languages)]
+    stems = _by_stem(directory, languages)
+    found = [
+        files
+        for alias in ALIASES.get(split, (split,))
+        for files in _candidates(directory, alias, stems.get(alias, {}), languages)
+    ]
+    for stem in () if found else _other_stems(split, stems):
+        found += _candidates(directory, stem, stems[stem], languages, one_side=False)
+        if found and split == "test":
+            break
     if len(found) > 1:
         both = " and ".join(files.paths[0].name for files in found[:2])
         raise UserError(f"{directory} has both {both} for the {split} split: keep one of them")
-    return found[0] if found else None
+    if not found:
+        _check_formats(directory, split)
+        return None
+    if not found[0].paths[0].name.startswith(ALIASES.get(split, (split,))):
+        log.info("the %s split is %s", split, found[0].paths[0])
+    return found[0]
 
 
 def missing(directory: Path, split: str, languages: Languages) -> UserError:
@@ -75,43 +156,86 @@ def missing(directory: Path, split: str, languages: Languages) -> UserError:
     )
 
 
-def _candidates(directory: Path, alias: str, languages: Languages) -> Iterator[Files]:
-    for form in FORMATS:
-        for path in _existing(directory, f"{alias}{form}"):
-            yield Files(form, (path,))
+Endings = dict[str, list[tuple[int, int, Path]]]  # for each ending the files, with number and total of shards
+
+
+def _by_stem(directory: Path, languages: Languages) -> dict[str, Endings]:
+    """The files with an ending that is read, by their name without it and without the languages, as in `train.en-fr`.
+
+    Shards, named `train-00000-of-00002.parquet`, may also lie in the folder data, as on the Hub.
+    """
+    src, tgt = (re.escape(lang) for lang in (languages.src, languages.tgt))
+    pair = re.compile(rf"(?<=.)[._-]({src}-{tgt}|{tgt}-{src})")
+    endings = (*FORMATS, *_LINKS, f".{languages.src}", f".{languages.tgt}")
+    stems: dict[str, Endings] = {}
     for folder in (directory, directory / "data"):
-        yield from _sharded(folder, alias)
-    sides = [_existing(directory, f"{alias}.{lang}") for lang in (languages.src, languages.tgt)]
-    links = [path for end in ("align", "talp") for path in _existing(directory, f"{alias}.{end}")]
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            name = _unpacked(path.name)
+            ending = max((each for each in endings if name.endswith(each)), key=len, default=None)
+            if ending is None:
+                continue
+            stem = name.removesuffix(ending)
+            shard = _SHARD.fullmatch(stem) if ending in FORMATS else None
+            if shard or folder == directory:
+                stem, number, total = shard.groups() if shard else (stem, 0, 0)
+                files = stems.setdefault(pair.sub("", stem), {}).setdefault(ending, [])
+                files.append((int(number), int(total), path))
+    return stems
+
+
+def _other_stems(split: str, stems: dict[str, Endings]) -> list[str]:
+    """The names that belong to a split though they are none of its ALIASES."""
+    named = [stem for stem in stems if split in _NAMED and _NAMED[split].match(stem)]
+    if split != "train" or named:
+        return named
+    return [stem for stem in stems if not _HELD_OUT.search(stem)]
+
+
+def _candidates(
+    directory: Path, stem: str, files: Endings, languages: Languages, *, one_side: bool = True
+) -> Iterator[Files]:
+    """The files of one name in each format. Raises UserError for one side of plain text, if `one_side`."""
+    for form in FORMATS:
+        shards = sorted(shard for shard in files.get(form, []) if shard[1])
+        yield from (Files(form, (path,)) for _, total, path in files.get(form, []) if not total)
+        if shards:
+            total = shards[0][1]
+            if [each[:2] for each in shards] != [(number, total) for number in range(total)]:
+                names = some([path.name for *_, path in shards])
+                raise UserError(f"{directory} should hold {total} shards of {stem}, but has {names}")
+            yield Files(form, tuple(path for *_, path in shards))
+    sides = [[path for *_, path in files.get(f".{lang}", [])] for lang in (languages.src, languages.tgt)]
+    links = [path for ending in _LINKS for *_, path in files.get(ending, [])]
     for paths in (*sides, links):
         if len(paths) > 1:
             raise UserError(f"{directory} has both {paths[0].name} and {paths[1].name}: keep one of them")
     if all(sides):
         yield Files("text", (*sides[0], *sides[1], *links))
-    elif any(sides):
+    elif any(sides) and one_side:
         lang = languages.tgt if sides[0] else languages.src
         raise UserError(
-            f"{directory} has no {alias}.{lang}; {_holds(directory)}: set data.src_lang and data.tgt_lang"
+            f"{directory} has no {stem}.{lang}; {_holds(directory)}: set data.src_lang and data.tgt_lang"
         )
 
 
-def _existing(directory: Path, name: str) -> list[Path]:
-    return [path for path in (directory / name, directory / f"{name}.gz") if path.exists()]
+def _check_formats(directory: Path, split: str) -> None:
+    """Raise UserError for the first file that may be the split and must be converted."""
+    for path in sorted(directory.iterdir()):
+        unpacked = Path(_unpacked(path.name))
+        is_of_split = _NAMED[split].match(path.name) if split in _NAMED else path.name.startswith(split)
+        if unpacked.suffix in _COMMANDS and (
+            is_of_split or (split == "train" and not _HELD_OUT.search(path.name))
+        ):
+            command = _COMMANDS[unpacked.suffix]
+            if path.name != unpacked.name and unpacked.suffix != ".tar":
+                command = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}[path.suffix] + " -d {name}"
+            command = command.format(name=path.name, split=split)
+            raise UserError(f"{path} is in a format that is not read: convert it in its folder by {command}")
 
 
-def _sharded(folder: Path, alias: str) -> Iterator[Files]:
-    """Shards named as on the Hub: train-00000-of-00002.parquet, or .jsonl.gz and so on."""
-    shards: dict[str, list[tuple[int, int, Path]]] = {}
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if match := re.fullmatch(re.escape(alias) + _SHARD, path.name):
-            shards.setdefault(match[3], []).append((int(match[1]), int(match[2]), path))
-    for form, found in shards.items():
-        found.sort()  # by number, also where the numbers are not padded with zeros
-        total = found[0][1]
-        if [each[:2] for each in found] != [(number, total) for number in range(total)]:
-            names = some([path.name for *_, path in found])
-            raise UserError(f"{folder} should hold {total} shards of {alias}, but has {names}")
-        yield Files(form, tuple(path for *_, path in found))
+def _unpacked(name: str) -> str:
+    """The name of a file without the ending of a packed one."""
+    return next((name.removesuffix(end) for end in OPENERS if name.endswith(end)), name)
 
 
 def _holds(directory: Path) -> str:

@@ -1,43 +1,79 @@
-"""Read the lines of UTF-8 text files, plain or gzipped. Errors name the file and the line."""
+"""Read the lines of UTF-8 text files, plain or packed. A line has a bound; errors name the file and the line."""
 
+import bz2
 import codecs
 import gzip
 import hashlib
+import lzma
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nmt.errors import UserError
 
+OPENERS: dict[str, Any] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+}  # by the end of a file's name
+LONGEST_LINE = 2**20  # bytes of a line, its end included
 
-def read_lines(path: Path, *, with_ends: bool = False) -> Iterator[str]:
-    r"""The lines of a UTF-8 file, plain or .gz, with or without their ends. Only \n and \r\n end a line."""
+
+def read_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[str]:
+    r"""The lines of a UTF-8 file, plain or packed, without their ends. Only \n and \r\n end a line."""
     with opened(path) as handle:
-        yield from decoded(handle, str(path), with_ends=with_ends)
+        yield from decoded(handle, str(path), longest=longest)
 
 
-def decoded(lines: Iterable[bytes], name: str, *, with_ends: bool = False) -> Iterator[str]:
-    """Decode lines of bytes that come from a file or pipe called `name`, as `read_lines` does.
+def decoded(handle: BinaryIO, name: str, *, longest: int = LONGEST_LINE) -> Iterator[str]:
+    """The lines of an open file or pipe called `name`, as `read_lines` gives them.
 
-    A byte order mark at the beginning is left out. Raises UserError for a line that is not UTF-8 or holds NUL.
+    Raises UserError naming the line that `decode` refuses.
     """
-    for number, line in enumerate(lines, 1):
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)
-            if not line:  # the file holds a byte order mark only
-                continue
+    for number, line in enumerate(bounded(handle, longest), 1):
         try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} of the line"
-            raise UserError(f"{name}, line {number}: not UTF-8 ({byte}); convert it to UTF-8") from error
-        if "\0" in text:
-            raise UserError(f"{name}, line {number}: a NUL byte; it must be UTF-8 text, not UTF-16 or binary")
-        if text.endswith("\n") and not with_ends:
-            text = text[:-1].removesuffix("\r")
-        yield text
+            yield decode(line, longest)
+        except UserError as error:
+            raise UserError(f"{name}, line {number}: {error}") from error
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The `bounded` lines of a file, plain or packed."""
+    with opened(path) as handle:
+        yield from bounded(handle)
+
+
+def bounded(handle: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[bytes]:
+    """The lines of a binary file with their ends, without a byte order mark at its beginning.
+
+    Of a line of more than `longest` bytes only the first `longest + 1` are read into memory and given.
+    """
+    mark = codecs.BOM_UTF8
+    line = handle.readline(longest + 1 + len(mark)).removeprefix(mark)
+    while line:
+        if len(line) > longest and not line.endswith(b"\n"):
+            while (rest := handle.readline(longest)) and not rest.endswith(b"\n"):
+                pass
+        yield line
+        line = handle.readline(longest + 1)
+
+
+def decode(line: bytes, longest: int = LONGEST_LINE, *, keep_end: bool = False) -> str:
+    """The text of a line. Raises UserError, without its place, if it is too long, not UTF-8, or holds NUL."""
+    if len(line) > longest:
+        raise UserError(f"more than {longest:,} bytes: it must be text with a sentence or a document a line")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        byte = f"byte 0x{line[error.start]:02x} at position {error.start + 1} of the line"
+        raise UserError(f"not UTF-8 ({byte}); convert it to UTF-8") from error
+    if "\0" in text:
+        raise UserError("a NUL byte; it must be UTF-8 text, not UTF-16 or binary")
+    if keep_end or not text.endswith("\n"):
+        return text
+    return text[:-1].removesuffix("\r")
 
 
 def digest(path: Path) -> str:
@@ -48,9 +84,9 @@ def digest(path: Path) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked if it is a .gz."""
-    with readable(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as handle:
-        yield handle  # type: ignore[misc]
+    """The bytes of a file, unpacked if its name ends in .gz, .xz or .bz2."""
+    with readable(path), OPENERS.get(path.suffix, open)(path, "rb") as handle:
+        yield handle
 
 
 @contextmanager
@@ -58,7 +94,7 @@ def readable(path: Path) -> Iterator[None]:
     """Turn errors of reading `path` into a UserError."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path} is broken, cut off or no gzip file ({error})") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        raise UserError(f"{path} is broken, cut off or no {path.suffix} file ({error})") from error
     except OSError as error:
         raise UserError(f"{path}: cannot read it ({error.strerror or error})") from error

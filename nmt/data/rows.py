@@ -1,10 +1,12 @@
 """Read the rows of a corpus from files in each format. Errors name the file and the line or row."""
 
-import csv
+import codecs
+import io
 import json
+import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,108 +14,213 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nmt.alignment import SEPARATOR
-from nmt.data.layout import Files, Languages, some
-from nmt.data.lines import opened, read_lines
+from nmt.data.delimited import Cells, csv_cells, delimiter, is_quoted, tsv_cells
+from nmt.data.layout import Files, Languages, column_name, some
+from nmt.data.lines import LONGEST_LINE, decode, opened, raw_lines
 from nmt.errors import UserError
 
+log = logging.getLogger(__name__)
+
 Row = tuple[str, str] | tuple[str, str, str]  # source, target and, in all rows or in none, the alignment
+Located = tuple[str, int, Row | UserError]  # `FILE, line`, a number, and the row or the reason why it is bad
+
+_NUM_SHOWN = 10  # bad rows
+_CHUNK = 2**16  # characters of a JSON array that are decoded at a time
+_BETWEEN_ITEMS = re.compile(r"[\s,]*")
 
 
 # datasets.load_dataset would be shorter, but does not keep text: its JSON reader rewrites dates, its CSV reader fills
 # short rows up, its text reader ends lines at a lone \r. None of them says in which line of the file an error is.
-def read_rows(shards: Iterable[Files], languages: Languages, most: int | None = None) -> Iterator[Row]:
+def read_rows(
+    shards: Iterable[Files], languages: Languages, most: int | None = None, *, skip_bad: bool = False
+) -> Iterator[Row]:
     """The rows of each shard in turn, at most `most` of each, with the text exactly as in the file.
 
-    Raises UserError for what is not text in both languages, for alignments in some rows only, and where there are no
-    rows.
+    Raises UserError for files that are not parallel text and, as `sound_rows` does, for bad rows.
     """
-    width = 0
-    for shard in shards:
-        for where, row in islice(_located_rows(shard, languages), most):
-            if width not in (0, len(row)):
-                raise UserError(f"{where}: some rows have an alignment and others have none")
+    shards = iter(shards)
+    first = next(shards)
+    located = (
+        row for shard in chain([first], shards) for row in islice(_located_rows(shard, languages), most)
+    )
+    yield from sound_rows(located, str(first.paths[0]), skip_bad=skip_bad)
+
+
+def sound_rows(rows: Iterable[Located], name: str, *, skip_bad: bool = False) -> Iterator[Row]:
+    """The rows of `name` without the bad ones, of which a warning gives the number, the first places and the reasons.
+
+    Unless `skip_bad`, a bad row is the last, and after all others are looked at, the warning is a UserError. Raises
+    UserError also if some rows have alignments and others none, and if no row is left.
+    """
+    width = num_good = num_bad = 0
+    first: dict[tuple[str, str], list[str]] = {}  # the numbers of the first bad rows by file and reason
+    for place, number, row in rows:
+        if isinstance(row, UserError):
+            num_bad += 1
+            if num_bad <= _NUM_SHOWN:
+                first.setdefault((place, str(row)), []).append(str(number))
+            continue
+        num_good += 1
+        if width != len(row):
+            if width:
+                raise UserError(f"{place} {number}: some rows have an alignment and others have none")
             width = len(row)
+        if skip_bad or not num_bad:
             yield row
-    if not width:
-        raise UserError(f"{shard.paths[0]}: the split has no rows")
+    found = "; ".join(
+        f"{place}{'s'[: len(numbers) - 1]} {', '.join(numbers)}: {reason}"
+        for (place, reason), numbers in first.items()
+    )
+    if num_bad > 1:
+        found = f"{num_bad:,} bad rows: {found}{'; …' if num_bad > _NUM_SHOWN else ''}"
+    if num_bad and num_good and skip_bad:
+        log.warning("left out: %s", found)
+    elif num_bad:
+        raise UserError(f"{found}. To leave bad rows out: data.bad_rows=skip" if num_good else found)
+    elif not num_good:
+        raise UserError(f"{name}: the split has no rows")
 
 
-def _located_rows(shard: Files, languages: Languages) -> Iterator[tuple[str, Row]]:
-    """The rows of a shard, each with its place for messages."""
+def _located_rows(shard: Files, languages: Languages) -> Iterator[Located]:
     path = shard.paths[0]
     match shard.form:
         case "text":
             return _text_rows(shard.paths, languages)
-        case ".jsonl":
-            return _json_rows(path, languages)
         case ".parquet":
             return _parquet_rows(path, languages)
-        case ".tsv":
-            return _cell_rows(_tsv_cells(path), languages)
-        case _:
-            return _cell_rows(_csv_cells(path), languages)
+        case ".json" if _is_array(path):
+            return _item_rows(path, languages)
+        case ".json" | ".jsonl":
+            return _json_rows(path, languages)
+        case ".tsv" if not is_quoted(path):
+            return _cell_rows(path, tsv_cells(path), languages)
+        case form:
+            separator = "\t" if form == ".tsv" else delimiter(path, languages)
+            return _cell_rows(path, csv_cells(path, separator), languages)
 
 
-def _text_rows(paths: Sequence[Path], languages: Languages) -> Iterator[tuple[str, Row]]:
-    for number, row in enumerate(zip_longest(*map(read_lines, paths)), 1):
-        if None in row:
-            counts = [f"{path} has {sum(1 for _ in read_lines(path)):,}" for path in paths]
-            raise UserError(f"line counts differ: {', '.join(counts)}; line i of each must belong together")
-        where = f"{paths[-1]}, line {number}"
-        yield where, _aligned(row, languages, where)
-
-
-def _json_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
-    for number, line in enumerate(read_lines(path), 1):
-        where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
-        yield where, _from_mapping(row, languages, where)
-
-
-def _tsv_cells(path: Path) -> Iterator[tuple[str, list[str]]]:
-    for number, line in enumerate(read_lines(path), 1):
-        yield f"{path}, line {number}", line.split("\t")
-
-
-def _csv_cells(path: Path) -> Iterator[tuple[str, list[str]]]:
-    csv.field_size_limit(2**31 - 1)  # the default refuses a text of 131,072 characters
-    reader = csv.reader(read_lines(path, with_ends=True), strict=True)
-    begun = 1  # the line where a row begins; text in quotes may go on over several lines
+def _attempt(parse: Callable[..., Row], *arguments: Any) -> Row | UserError:
     try:
-        for cells in reader:
-            yield f"{path}, line {begun}", cells
-            begun = reader.line_num + 1
-    except csv.Error as error:
-        raise UserError(f"{path}, line {begun}: not CSV ({error})") from error
+        return parse(*arguments)
+    except UserError as error:
+        return error
 
 
-def _cell_rows(rows: Iterator[tuple[str, list[str]]], languages: Languages) -> Iterator[tuple[str, Row]]:
+def _is_array(path: Path) -> bool:
+    with opened(path) as handle:
+        return handle.read(1000).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+
+
+def _text_rows(paths: Sequence[Path], languages: Languages) -> Iterator[Located]:
+    places = [f"{path}, line" for path in paths]
+    for number, lines in enumerate(zip_longest(*map(raw_lines, paths)), 1):
+        if None in lines:
+            counts = [f"{path} has {sum(1 for _ in raw_lines(path)):,}" for path in paths]
+            raise UserError(f"line counts differ: {', '.join(counts)}; line i of each must belong together")
+        try:
+            yield places[-1], number, _aligned([decode(line) for line in lines], languages)
+        except UserError as error:
+            yield _first_bad(places, lines), number, error
+
+
+def _first_bad(places: list[str], lines: Sequence[bytes]) -> str:
+    """The place of the line that cannot be decoded, else of the last one."""
+    for place, line in zip(places, lines, strict=True):
+        try:
+            decode(line)
+        except UserError:
+            return place
+    return places[-1]
+
+
+def _json_rows(path: Path, languages: Languages) -> Iterator[Located]:
+    for number, line in enumerate(raw_lines(path), 1):
+        yield f"{path}, line", number, _attempt(_json_row, line, languages)
+
+
+def _json_row(line: bytes, languages: Languages) -> Row:
+    try:
+        row = json.loads(decode(line))
+    except UserError:
+        raise
+    except json.JSONDecodeError as error:
+        raise UserError(f"not JSON ({error.msg} at column {error.colno})") from error
+    except (ValueError, RecursionError) as error:  # a number of too many digits, lists in lists in lists
+        raise UserError(f"not JSON that can be read ({error})") from error
+    return _from_mapping(row, languages)
+
+
+def _item_rows(path: Path, languages: Languages) -> Iterator[Located]:
+    """The rows of one JSON array, which is decoded item by item. Raises UserError for an item that is not JSON."""
+    decode_item = json.JSONDecoder().raw_decode
+    with opened(path) as handle, io.TextIOWrapper(handle, "utf-8-sig") as file:
+        try:
+            text = file.read(_CHUNK)
+            place = text.index("[") + 1
+            for number in count(1):
+                while not text.startswith("]", place := _BETWEEN_ITEMS.match(text, place).end()):  # type: ignore[union-attr]
+                    try:
+                        item, place = decode_item(text, place)
+                        break
+                    except (
+                        ValueError,
+                        RecursionError,
+                    ) as error:  # unless the rest of the item is to be read still
+                        begun = len(text) - place
+                        if begun > LONGEST_LINE or not (more := file.read(max(_CHUNK, begun))):
+                            raise UserError(f"{path}, item {number}: not JSON ({error})") from error
+                        text, place = text[place:] + more, 0
+                else:
+                    return
+                yield f"{path}, item", number, _attempt(_from_mapping, item, languages)
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not UTF-8 ({error}); convert it to UTF-8") from error
+
+
+def _cell_rows(path: Path, rows: Cells, languages: Languages) -> Iterator[Located]:
     """Rows whose columns are named by a header or, without one, by `data.columns`."""
-    columns: Sequence[str] | None = None
-    for where, cells in rows:
-        if columns is None:
-            is_header = {languages.src, languages.tgt} <= set(cells)
-            columns = cells if is_header else languages.columns
-            if columns is None:
-                pair = ",".join(sorted((languages.src, languages.tgt)))
-                raise UserError(
-                    f"{where}: no header that names {languages.src} and {languages.tgt}: set "
-                    f"data.columns=[{pair}] (in order), with data=files"
-                )
-            if len(set(columns)) < len(columns):
-                raise UserError(f"{where}: a column is named twice: {','.join(columns)}")
-            if is_header:
+    place, columns, wanted = f"{path}, line", list[str](), list[int]()
+    for number, cells in rows:
+        if isinstance(cells, UserError):
+            yield place, number, cells
+            continue
+        if not columns:
+            columns, wanted = _columns(cells, languages, f"{place} {number}")
+            if languages.is_header(cells):
                 continue
-        if len(cells) != len(columns):
+        if len(cells) == len(columns):
+            yield place, number, _attempt(_aligned, [cells[index] for index in wanted], languages)
+        else:
             expected = f"{len(columns)} columns ({', '.join(columns)})"
-            raise UserError(f"{where}: expected {expected}, got {len(cells)}")
-        yield where, _from_mapping(dict(zip(columns, cells, strict=True)), languages, where)
+            yield place, number, UserError(f"expected {expected}, got {len(cells)}")
 
 
-def _parquet_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]:
+def _columns(first: list[str], languages: Languages, where: str) -> tuple[list[str], list[int]]:
+    """The names of the columns of a table, by its first row or `data.columns`, and the places of source, target and, if
+    there is one, alignment. Raises UserError if neither names both languages, and if a name stands twice."""
+    names = [name.casefold() for name in languages.names]
+    if languages.is_header(first):
+        columns = [column_name(cell) for cell in first]
+    elif languages.order:
+        columns = [name.casefold() for name in languages.order]
+        texts = [first[columns.index(name)] for name in names[:2] if len(first) == len(columns)]
+        if texts and all(re.fullmatch(r"[A-Za-z_-]+", text.strip()) for text in texts):
+            log.warning(
+                "%s: %s and %s are read as a pair; if they are names of columns, set %s",
+                *(where, *texts, languages.advice),
+            )
+    else:
+        raise UserError(
+            f"{where}: no header that names {' and '.join(languages.names[:2])}, but {some(first)}: if these are names "
+            f"of columns, set {languages.advice}; if they are the first row, set "
+            f"data.columns=[{','.join(sorted((languages.src, languages.tgt)))}] (in order), with data=files"
+        )
+    if any(columns.count(name) > 1 for name in names):
+        raise UserError(f"{where}: a column is named twice: {','.join(first)}")
+    return columns, [columns.index(name) for name in names if name in columns]
+
+
+def _parquet_rows(path: Path, languages: Languages) -> Iterator[Located]:
     try:
         with opened(path) as handle, pq.ParquetFile(handle) as table:
             wanted = wanted_columns(table.schema_arrow.names, languages, str(path))
@@ -123,75 +230,71 @@ def _parquet_rows(path: Path, languages: Languages) -> Iterator[tuple[str, Row]]
 
 
 def wanted_columns(names: Sequence[str], languages: Languages, where: str) -> list[str]:
-    """The columns of a table that hold text or alignments. Raises UserError where a language has none."""
-    for lang in (languages.src, languages.tgt):
-        if lang not in names and "translation" not in names:
-            raise _no_language(lang, names, where)
-    return [name for name in names if name in (languages.src, languages.tgt, "translation", "alignment")]
+    """The columns of a table that hold text or alignments. Raises UserError if a language has none."""
+    for name in languages.names[:2]:
+        if name not in names and "translation" not in names:
+            raise UserError(f"{where}: {_no_language(name, names, languages)}")
+    return [name for name in names if name in (*languages.names, "translation")]
 
 
-def table_rows(tables: Iterable[Any], languages: Languages, name: str) -> Iterator[tuple[str, Row]]:
+def table_rows(tables: Iterable[Any], languages: Languages, name: str) -> Iterator[Located]:
     """The rows of Arrow tables or batches, each with its place in `name`."""
     rows = (row for table in tables for row in table.to_pylist())
     for number, row in enumerate(rows, 1):
-        where = f"{name}, row {number}"
-        yield where, _from_mapping(row, languages, where)
+        yield f"{name}, row", number, _attempt(_from_mapping, row, languages)
 
 
-def _from_mapping(row: Any, languages: Languages, where: str) -> Row:
+def _from_mapping(row: Any, languages: Languages) -> Row:
     """The row of `{"en": …, "de": …}` or `{"translation": {"en": …, "de": …}}`, perhaps with an `alignment`."""
+    *names, alignment = languages.names
     texts = row
-    if isinstance(row, dict) and languages.src not in row:
+    if isinstance(row, dict) and names[0] not in row:
         texts = row.get("translation", row)
     if not isinstance(texts, dict):
-        raise UserError(f"{where}: not an object with text in each language")
-    for lang in (languages.src, languages.tgt):
-        if lang not in texts:
-            raise _no_language(lang, list(texts), where)
-    pair = [_text(texts[lang], lang, where) for lang in (languages.src, languages.tgt)]
-    if "alignment" not in row:
-        return pair[0], pair[1]
-    return _aligned((*pair, _text(row["alignment"], "alignment", where)), languages, where)
+        raise UserError("not an object with text in each language")
+    for name in names:
+        if name not in texts:
+            raise UserError(_no_language(name, list(texts), languages))
+    cells = [_text(texts[name], name) for name in names]
+    if alignment in row:
+        cells.append(_text(row[alignment], alignment))
+    return _aligned(cells, languages)
 
 
-def _text(value: Any, name: str, where: str) -> str:
+def _text(value: Any, name: str) -> str:
     if isinstance(value, list):  # a document
-        return f" {SEPARATOR} ".join(_text(each, name, where) for each in value)
+        return f" {SEPARATOR} ".join(_text(each, name) for each in value)
     if not isinstance(value, str):
-        raise UserError(f'{where}: "{name}" is {str(value)[:24]}, not text')
+        raise UserError(f'"{name}" is {str(value)[:24]}, not text')
     if re.search("[\0\ud800-\udfff]", value):
-        raise UserError(f'{where}: "{name}" holds a NUL character or half a surrogate pair')
+        raise UserError(f'"{name}" holds a NUL character or half a surrogate pair')
     return value
 
 
-def _aligned(row: tuple[str, ...], languages: Languages, where: str) -> Row:
+def _aligned(row: Sequence[str], languages: Languages) -> Row:
     """The row with i of each link `i-j` (or `ipj`, a possible one) in the source and j in the target.
 
     Raises UserError for text that is no link, and for a link that is not between words of the row.
     """
     if len(row) == 2:
-        return row
+        return row[0], row[1]
     src, tgt, line = row
     num_src, num_tgt = len(src.split()), len(tgt.split())
     links = []
     for link in line.split():
         match = re.fullmatch(r"([0-9]{1,9})([-p])([0-9]{1,9})", link)
         if match is None:
-            raise UserError(f"{where}: alignment link {link[:24]!r} is not of the form i-j (or ipj)")
+            raise UserError(f"alignment link {link[:24]!r} is not of the form i-j (or ipj)")
         i, kind, j = match.groups()
         if languages.alignments_flipped:
             i, j = j, i
         if int(i) >= num_src or int(j) >= num_tgt:
             words = f"{languages.src} has {num_src} words and {languages.tgt} {num_tgt}"
-            raise UserError(
-                f"{where}: alignment link {link} is out of range: {words}; see data.columns for the order"
-            )
+            raise UserError(f"alignment link {link} is out of range: {words}; see data.columns for the order")
         links.append(f"{int(i)}{kind}{int(j)}")
     return src, tgt, " ".join(links)
 
 
-def _no_language(lang: str, names: Sequence[str], where: str) -> UserError:
+def _no_language(name: str, names: Sequence[str], languages: Languages) -> str:
     there = some(names) or "none"
-    return UserError(
-        f'{where}: no "{lang}"; the names there are {there}: set data.src_lang and data.tgt_lang'
-    )
+    return f'no "{name}"; the names there are {there}: set data.src_lang and data.tgt_lang, or {languages.advice}'

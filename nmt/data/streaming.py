@@ -30,9 +30,8 @@ _ROWS_AT_ONCE = 5_000  # encoded as Python lists, which take ten times the memor
 class TextStream:
     """The pairs of a split's files. The order of the shards is drawn for each pass; rows keep their order."""
 
-    def __init__(self, files: Files, languages: Languages) -> None:
-        self.shards = files.shards
-        self.languages = languages
+    def __init__(self, files: Files, languages: Languages, *, skip_bad: bool = False) -> None:
+        self.shards, self.languages, self.skip_bad = files.shards, languages, skip_bad
 
     @cached_property
     def digest(self) -> str:
@@ -45,7 +44,7 @@ class TextStream:
 
     def rows(self, seed: int, number: int) -> Iterator[Row]:
         """The rows of pass `number`. Raises UserError naming file and line where the text is not sound."""
-        return read_rows(self._shuffled(seed, number), self.languages)
+        return read_rows(self._shuffled(seed, number), self.languages, skip_bad=self.skip_bad)
 
     def _shuffled(self, seed: int, number: int) -> Iterator[Files]:
         for shard in np.random.default_rng([seed, number]).permutation(len(self.shards)):
@@ -55,7 +54,7 @@ class TextStream:
     def first_pairs(self, num_pairs: int) -> Iterator[Row]:
         """The first pairs of each shard, equally many of each, at most `num_pairs` together."""
         share = max(1, num_pairs // len(self.shards))
-        return islice(read_rows(self.shards, self.languages, share), num_pairs)
+        return islice(read_rows(self.shards, self.languages, share, skip_bad=self.skip_bad), num_pairs)
 
 
 @dataclass(frozen=True)

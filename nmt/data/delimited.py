@@ -1,0 +1,89 @@
+"""Read the cells of .csv and .tsv files, in the dialects that programs write."""
+
+import csv
+import re
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from nmt.data.layout import Languages
+from nmt.data.lines import LONGEST_LINE, decode, raw_lines
+from nmt.errors import UserError
+
+Cells = Iterator[tuple[int, list[str] | UserError]]  # the line of each row, and its cells or why it has none
+
+_QUOTED = re.compile(rb'(?:(?<=\t)|^)"([^"]*(?:""[^"]*)*)"(?=\t|\r?\n?$)')  # a cell of a row
+_NUMBERS = b"\t\r\n 0123456789.-"
+
+
+def tsv_cells(path: Path) -> Cells:
+    """The cells of each line between its tabs; quotes are text."""
+    for number, line in enumerate(raw_lines(path), 1):
+        try:
+            yield number, decode(line).split("\t")
+        except UserError as error:
+            yield number, error
+
+
+def csv_cells(path: Path, separator: str) -> Cells:
+    """The cells of each row. Cells in quotes may hold separators, ends of lines and doubled quotes.
+
+    Raises UserError if a quote that is not closed hides the rows after it.
+    """
+    csv.field_size_limit(LONGEST_LINE)
+    reader = csv.reader(
+        map(partial(decode, keep_end=True), raw_lines(path)), delimiter=separator, strict=True
+    )
+    begun, num_undecoded = 1, 0  # the line of a row's beginning; csv does not count lines that it did not get
+    while True:
+        try:
+            cells: list[str] | UserError = next(reader)
+        except StopIteration:
+            return
+        except UserError as error:
+            cells, num_undecoded = error, num_undecoded + 1
+        except csv.Error as error:
+            if reader.line_num + num_undecoded > begun or "end of data" in str(error):
+                raise UserError(f"{path}, line {begun}: not CSV, a quote is not closed ({error})") from error
+            cells = UserError(f"not CSV ({error})")
+        yield begun, cells
+        begun = reader.line_num + num_undecoded + 1
+
+
+def delimiter(path: Path, languages: Languages) -> str:
+    """The separator of a .csv: a comma, a semicolon or a tab, by its header or else by its first lines."""
+    csv.field_size_limit(LONGEST_LINE)
+    lines = [line.decode(errors="replace") for line in islice(raw_lines(path), 20)]
+
+    def fit(separator: str) -> tuple[bool, int]:
+        rows = list(csv.reader(lines, delimiter=separator)) or [[]]
+        num_columns = len(languages.order or rows[0])
+        has_columns = [len(row) == num_columns > 1 for row in rows]
+        return languages.is_header(rows[0]), sum(has_columns)
+
+    return max(",;\t", key=fit)
+
+
+def is_quoted(path: Path) -> bool:
+    """True if a .tsv has CSV's quotes, as pandas, R and spreadsheets write them.
+
+    Then each quote is around a whole cell or doubled inside such a cell. The quotes are needed in some cell, for a
+    quote, a tab or the end of a line in it (not for both of these), or all cells but numbers have them. Else quotes
+    are text.
+    """
+    row, is_open, is_needed, all_quoted = b"", False, False, True
+    for line in raw_lines(path):
+        if not is_open and b'"' not in line:
+            all_quoted = all_quoted and not line.strip(_NUMBERS)
+            continue
+        row = row + line if is_open else line
+        is_open ^= line.count(b'"') % 2 == 1
+        if is_open and len(row) <= LONGEST_LINE:
+            continue
+        rest, cells = _QUOTED.sub(b"", row), _QUOTED.findall(row)
+        if b'"' in rest or any(b"\t" in cell and b"\n" in cell for cell in cells):
+            return False
+        is_needed = is_needed or any(re.search(rb'["\t\n]', cell) for cell in cells)
+        all_quoted = all_quoted and not rest.strip(_NUMBERS)
+    return not is_open and (is_needed or (all_quoted and row != b""))
