@@ -13,6 +13,7 @@ from nmt.data import streaming
 from nmt.data.batching import collate
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import StreamingDataModule
+from nmt.data.layout import Files, Languages
 from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
@@ -331,6 +332,20 @@ def test_a_run_does_not_go_on_with_other_text_or_another_validation_set(folder, 
     shard.write_text(shard.read_text().upper().replace("EN", "en").replace("VI", "vi"))
     with pytest.raises(UserError, match="the training text is not the one that the run was trained on"):
         data(folder, tokenizer).load_state_dict(state)
+
+
+def test_a_stream_is_identified_by_all_its_bytes(tmp_path):
+    def digest() -> str:
+        return TextStream(
+            Files("text", (tmp_path / "train.en", tmp_path / "train.vi")), Languages("en", "vi")
+        ).digest
+
+    for lang in ("en", "vi"):
+        (tmp_path / f"train.{lang}").write_text("a\n" * 100_000 + "b\n")
+    before = digest()
+    assert digest() == before
+    (tmp_path / "train.vi").write_text("a\n" * 100_000 + "c\n")
+    assert digest() != before
 
 
 def test_guidance_needs_alignments(folder, tokenizer):

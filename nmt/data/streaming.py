@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, concatenate_datasets
 
-from nmt.data import pairs
+from nmt.data import lines, pairs
 from nmt.data.batching import Batch, TokenBatchSampler, mixed
 from nmt.data.layout import Files, Languages
 from nmt.data.pairs import Rows
@@ -23,7 +23,6 @@ from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_BYTES_IN_DIGEST = 2**16  # of each file
 _ROWS_AT_ONCE = 5_000  # encoded as Python lists, which take ten times the memory of a table
 
 
@@ -35,12 +34,9 @@ class TextStream:
 
     @cached_property
     def digest(self) -> str:
-        """A digest that identifies the text, wherever it is: of each file its size and its first bytes."""
-        digest = hashlib.sha256()
-        for path in (path for shard in self.shards for path in shard.paths):
-            with path.open("rb") as file:
-                digest.update(f"{path.stat().st_size} ".encode() + file.read(_BYTES_IN_DIGEST))
-        return digest.hexdigest()
+        """A digest of all bytes of the files, wherever they are."""
+        digests = [lines.digest(path) for shard in self.shards for path in shard.paths]
+        return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
     def rows(self, seed: int, number: int) -> Iterator[Row]:
         """The rows of pass `number`. Raises UserError naming file and line where the text is not sound."""
