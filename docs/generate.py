@@ -95,7 +95,8 @@ def _say_schema(schema: dict[str, Any]) -> str:
         if key in schema
     ]
     if name == "list" and "items" in schema:
-        name = f"list of {_say_schema(schema['items'])}s"
+        kind, _, limits = _say_schema(schema["items"]).partition(" ")
+        name = f"list of {kind}s {limits}".strip()
     return f"{name} {' and '.join(bounds)}".strip()
 
 
@@ -143,7 +144,7 @@ def _yaml(value: Any) -> str:
 
 def configuration() -> str:
     """The page of every group, its choices and their settings."""
-    data_types = types_of_command(OF_COMMANDS["train"].__annotations__["data"])
+    declared = get_type_hints(OF_COMMANDS["train"])
     parts = [
         "# Settings", SAID,
         "Every setting is one dotted key on the command line: `model.dropout=0.2`. A choice of a group is "
@@ -161,9 +162,8 @@ def configuration() -> str:
             if group.name == "experiment":
                 parts.append(f"**{title}** {head}\n\n```yaml\n{_body(file)}\n```")
                 continue
-            types = (data_types if group.name == "data" else {}) | {
-                f"{_package(file)}{key}": kind for key, kind in types_of(target).items()
-            }
+            types = {f"{_package(file)}{key}": kind for key, kind in types_of(target).items()}
+            types |= types_of_command(declared[group.name]) if group.name in declared else {}
             types |= _types_of_parts(file, rows) | _types_of_reader(file)
             built = f" Builds `{target}`." if target else ""
             text = f"**{title}** {head}{'' if head.endswith('.') or not head else '.'}{built}"

@@ -1,6 +1,7 @@
 """Types of settings and their check, the groups of choices, and the splits of a corpus."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any, NamedTuple
@@ -87,7 +88,9 @@ def check_value(kind: Any, value: Any, key: str) -> None:
         errors = [each for each in error.errors() if each["type"] != "needs_python_object"]
         if not errors:
             return
-        located = [(*_locate(value, key, each["loc"]), each["msg"]) for each in errors]
+        located = [
+            (*_locate(value, key, each["loc"]), each["msg"].removeprefix("Value error, ")) for each in errors
+        ]
         name, found, first = located[0]
         others = [message for other, _, message in located[1:] if other == name]
         more = "".join(f", or {each.removeprefix('Input should be ')}" for each in others)
@@ -105,7 +108,11 @@ def _locate(value: Any, key: str, place: tuple[int | str, ...]) -> tuple[str, An
 
 def say(value: Any) -> str:
     """A value as a person writes it on the command line."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    # A part of a configuration is a mapping or a sequence, which JSON does not know
+    plain: Any = lambda part: dict(part) if isinstance(part, Mapping) else list(part)  # noqa: E731
+    return json.dumps(value, ensure_ascii=False, default=plain)
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:

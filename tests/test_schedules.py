@@ -40,6 +40,17 @@ def test_cosine_warms_up_then_falls_to_nothing_after_the_last_step():
     assert all(a >= b for a, b in itertools.pairwise(seen[1:]))
 
 
+@pytest.mark.parametrize("name", ["cosine", "constant", "inverse_sqrt"])
+def test_a_warm_up_beyond_the_run_is_refused_if_it_is_given_and_else_warned_of(name, caplog):
+    factory = partial(getattr(schedules, name), warmup_steps=200)
+    schedules.check_warmup(factory, 201, overrides=["scheduler.warmup_steps=200"])
+    assert not caplog.text
+    schedules.check_warmup(factory, 200, overrides=["scheduler=constant"])
+    assert "scheduler.warmup_steps=200 of 200 steps" in caplog.text
+    with pytest.raises(UserError, match=r"scheduler.warmup_steps=200 of 9 steps: give fewer"):
+        schedules.check_warmup(factory, 9, overrides=["scheduler.warmup_steps=200"])
+
+
 def test_constant_only_warms_up():
     assert rates(lambda o: schedules.constant(o, warmup_steps=4), 6) == [0.5, 1, 1.5, 2, 2, 2]
     assert rates(lambda o: schedules.constant(o, warmup_steps=0), 2) == [2, 2]
@@ -111,8 +122,3 @@ def test_a_cosine_needs_an_end():
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
     with pytest.raises(UserError, match="scheduler=constant"):
         schedules.cosine(optimizer, warmup_steps=0, total_steps=math.inf)
-
-
-def test_a_warm_up_that_outlasts_the_run_is_warned_of(caplog):
-    rates(lambda o: schedules.cosine(o, total_steps=10, warmup_steps=10), 3)
-    assert "only rises: scheduler.warmup_steps=10 of 10 steps" in caplog.text

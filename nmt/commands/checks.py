@@ -35,6 +35,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     is_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
     if "tuning" in map(key_of, overrides) and not is_sweep:
         raise UserError("tuning= has no effect in a single run: add -m")
+    _check_removals(overrides)
+    _check_limits(cfg.trainer)
     if "data.buffer_pairs" in map(key_of, overrides) and cfg.data.get("streaming") is None:
         raise UserError("data.buffer_pairs= has no effect without data.streaming=: leave it out")
     _check_inputs(OmegaConf.select(cfg, "data.path", throw_on_missing=False))
@@ -50,6 +52,30 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if key in (f"data.tokenizer.{name}" for name in idle):
             raise UserError(f"{key} has no effect with {given}: leave it out")
     _check_inputs(*([model] if isinstance(model, str) else model or []))
+
+
+def _check_removals(overrides: Sequence[str]) -> None:
+    """Raise UserError for one setting that is taken away from a class that was not given: its own default would do."""
+    for override in overrides:
+        parent, _, name = key_of(override).rpartition(".")
+        is_removal = override.startswith("~") and parent not in ("", "callbacks", "logger", "metrics")
+        if is_removal and f"{parent}._target_" not in map(key_of, overrides):
+            raise UserError(
+                f"{override} would leave {parent}.{name} to a library: give a value in its place (or null, for none)"
+            )
+
+
+def _check_limits(trainer: DictConfig) -> None:
+    """Raise UserError if Lightning would choose its own number of epochs."""
+    if (
+        trainer.get("max_epochs") is None
+        and trainer.get("max_steps") in (None, -1)
+        and trainer.get("max_time") is None
+    ):
+        raise UserError(
+            "trainer.max_epochs=null: nothing says when training ends: give a number of epochs, or -1 and "
+            "trainer.max_steps or trainer.max_time"
+        )
 
 
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:

@@ -1,10 +1,11 @@
 """The settings of each command, with their types and ranges, and their check."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict, is_typeddict
 
 from nmt.alignment import Units
@@ -17,6 +18,7 @@ Split = Literal["train", "val", "test"]
 Kernels = Literal["fast", "plain"]
 Counts = Annotated[list[Count], Field(min_length=1)]
 ZeroToOne = Annotated[float, Field(ge=0, le=1)]
+Portion = Annotated[float, Field(gt=0, le=1)]
 
 
 class Vocabulary(TypedDict, total=False):
@@ -44,6 +46,49 @@ class Data(TypedDict, total=False):
     tokenizer: Vocabulary
 
 
+def _time(value: str) -> str:
+    if not re.fullmatch(r"\d+:\d\d:\d\d:\d\d", value) or not re.search("[1-9]", value):
+        raise ValueError("give DD:HH:MM:SS, above zero")
+    return value
+
+
+class Trainer(TypedDict, total=False):
+    """The ranges of numbers that Lightning does not check."""
+
+    max_epochs: Literal[-1] | Count | None
+    min_epochs: Whole | None
+    max_steps: Literal[-1] | Count
+    min_steps: Whole | None
+    max_time: Annotated[str, AfterValidator(_time)] | None
+    gradient_clip_val: NonNegative | None
+    accumulate_grad_batches: Count
+    val_check_interval: Count | Portion | None
+    check_val_every_n_epoch: Count | None
+    limit_train_batches: Count | Portion | None
+    limit_val_batches: Whole | ZeroToOne | None
+    log_every_n_steps: Whole | None
+    num_nodes: Count
+
+
+class Optimizer(TypedDict, total=False):
+    """Ranges that torch does not check, or only when training begins."""
+
+    lr: Positive
+    momentum: Share
+    betas: Annotated[list[Share], Field(min_length=2, max_length=2)]
+    weight_decay: NonNegative
+    eps: Positive
+
+
+class EarlyStopping(TypedDict, total=False):
+    patience: Whole
+    min_delta: NonNegative
+
+
+class Callbacks(TypedDict, total=False):
+    early_stopping: EarlyStopping
+
+
 class Train(TypedDict, total=False):
     seed: Seed
     label_smoothing: Share
@@ -57,6 +102,9 @@ class Train(TypedDict, total=False):
     run_dir: PathText
     trusted: list[str]
     data: Data
+    trainer: Trainer
+    optimizer: Optimizer
+    callbacks: Callbacks
 
 
 class OfARun(TypedDict, total=False):
@@ -214,6 +262,8 @@ def _values(kinds: Any, cfg: DictConfig) -> dict[str, Any]:
             value = cfg[key]
             if is_typeddict(kind) and OmegaConf.is_dict(value):
                 found[key] = _values(kind, value)
+            elif value is None and kind is EarlyStopping:  # left out
+                continue
             else:
                 found[key] = (
                     OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value

@@ -3,9 +3,10 @@
 import importlib
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any
 
 import hydra
@@ -164,9 +165,30 @@ def reads_lowercase(data: Any) -> bool:
     return OmegaConf.is_config(data) and OmegaConf.select(data, "tokenizer.lowercase") is True
 
 
-def build_parts(config: DictConfig, *, trusted: Sequence[str] = ()) -> dict[str, Any]:
-    """Build each part of a group that has several, as `metrics` and `callbacks`; one that is null is left out."""
-    return {name: part for name, part in build(config, trusted=trusted).items() if part is not None}
+def build_parts(
+    config: DictConfig,
+    kind: type = object,
+    *,
+    trusted: Sequence[str] = (),
+    more: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Build each part of a group that has several, as `metrics` and `callbacks`; one that is null is left out.
+
+    `more` has further arguments by part. Raises UserError for a part that is no `kind`.
+    """
+    parts = {}
+    for name, part in config.items():
+        if part is None:
+            continue
+        key = _key(config, str(name))
+        if not (OmegaConf.is_dict(part) and "_target_" in part):
+            raise UserError(
+                f"{key}={say(part)}: give {key}._target_=CLASS with its settings, or leave {key} out"
+            )
+        parts[str(name)] = build(part, trusted=trusted, **more.get(str(name), {}))
+        if not isinstance(parts[str(name)], kind):
+            raise UserError(f"{key}._target_={part._target_} is no {kind.__name__}")
+    return parts
 
 
 def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from sacrebleu.metrics.base import Metric
+from torch import nn
 
 from nmt.data.pairs import Rows
 from nmt.data.tokenizer import Tokenizer
@@ -84,8 +86,13 @@ def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -
     """Build what is first used in the middle or at the end of a run: a fault in it ends the run at its start."""
     check_decoding(build(cfg.decoding), translator)
     check_case(build_parts(cfg.metrics, trusted=cfg.trusted), lowercase=tokenizer.lowercase)
+
+
+def check_rules(cfg: DictConfig) -> None:
+    """Build metrics, optimizer and schedule, which need no text; raise UserError for a fault."""
+    build_parts(cfg.metrics, Metric, trusted=cfg.trusted)
     with errors_of("optimizer"):
-        optimizer = make_optimizer(build(cfg.optimizer, trusted=cfg.trusted), translator)
+        optimizer = make_optimizer(build(cfg.optimizer, trusted=cfg.trusted), nn.Linear(2, 2))
     with errors_of("scheduler"):
         # The number of steps is not known yet
         schedule(build(cfg.scheduler, trusted=cfg.trusted), optimizer, sys.maxsize)

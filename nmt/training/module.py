@@ -7,6 +7,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from hydra.core.hydra_config import HydraConfig
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -19,7 +20,7 @@ from nmt.models.base import Translator
 from nmt.training import losses
 from nmt.training.losses import LossSum, output_loss, output_r_drop
 from nmt.training.muon import Muon, make_optimizer
-from nmt.training.schedules import schedule
+from nmt.training.schedules import check_warmup, schedule
 
 log = logging.getLogger(__name__)
 
@@ -296,6 +297,8 @@ class TranslationModule(L.LightningModule):
                 "optimizer.fused=true does not go with trainer.precision=16-mixed: set it to false"
             )
         total_steps = self.trainer.estimated_stepping_batches
+        overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+        check_warmup(self.scheduler_factory, total_steps, overrides=overrides)
         return {
             "optimizer": optimizer,
             "lr_scheduler": schedule(self.scheduler_factory, optimizer, total_steps),

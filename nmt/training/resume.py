@@ -10,7 +10,6 @@ import errno
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -191,9 +190,7 @@ def _followers(key: str, written: dict[str, Any]) -> Iterator[str]:
 
 
 def _seconds(max_time: Any) -> float:
-    """A limit as Lightning reads it, DD:HH:MM:SS or timedelta's keywords, in seconds; infinite where it is neither."""
-    if isinstance(max_time, dict):
-        return timedelta(**max_time).total_seconds()
+    """A limit as Lightning reads it, DD:HH:MM:SS, in seconds; infinite if it is something else."""
     parts = re.fullmatch(r"(\d+):(\d\d):(\d\d):(\d\d)", str(max_time).strip())
     if parts is None:
         return float("inf")  # Lightning refuses it

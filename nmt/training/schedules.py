@@ -8,7 +8,7 @@ import inspect
 import logging
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from nmt.errors import UserError
-from nmt.settings import Count, Positive, Whole
+from nmt.settings import Count, Positive, Whole, key_of
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,19 @@ def schedule(
     taken = inspect.signature(factory).parameters.get("total_steps")
     given = taken is None or taken.default not in (None, inspect.Parameter.empty)
     return factory(optimizer, **({} if given else {"total_steps": total_steps}))
+
+
+def check_warmup(
+    factory: Callable[..., dict[str, Any]], total_steps: float, *, overrides: Sequence[str]
+) -> None:
+    """Warn of a warm-up that outlasts the run; raise UserError if the person gave it, among `overrides`."""
+    warmup_steps = getattr(factory, "keywords", {}).get("warmup_steps", 0)
+    if warmup_steps < total_steps:
+        return
+    text = f"the learning rate only rises: scheduler.warmup_steps={warmup_steps} of {total_steps} steps"
+    if "scheduler.warmup_steps" in map(key_of, overrides):
+        raise UserError(f"{text}: give fewer")
+    log.warning("%s", text)
 
 
 def constant(optimizer: Optimizer, *, warmup_steps: Whole) -> dict[str, Any]:
@@ -48,16 +61,12 @@ def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: Count) -> dict[str, Any]
 def cosine(optimizer: Optimizer, *, total_steps: Positive | None, warmup_steps: Whole) -> dict[str, Any]:
     """Linear warm-up, then `lr * (1 + cos(pi * progress)) / 2`, which would be 0 in the step after `total_steps`.
 
-    Loshchilov & Hutter (2017), one period. A warm-up that outlasts the run is warned of.
+    Loshchilov & Hutter (2017), one period.
     """
     if total_steps is None or total_steps == float("inf"):
         raise UserError(
             "scheduler=cosine falls to nothing after the run's last step, which is not known: give trainer.max_epochs, "
             "trainer.max_steps or scheduler.total_steps, or scheduler=constant"
-        )
-    if warmup_steps >= total_steps:
-        log.warning(
-            "the learning rate only rises: scheduler.warmup_steps=%d of %d steps", warmup_steps, total_steps
         )
 
     def factor(step: int) -> float:

@@ -11,6 +11,8 @@ from typing import Any
 import lightning as L
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
@@ -34,7 +36,14 @@ from nmt.training.callbacks import (
     TensorBoard,
     summarize,
 )
-from nmt.training.checks import check_lengths, check_monitors, check_parts, check_references, check_stream
+from nmt.training.checks import (
+    check_lengths,
+    check_monitors,
+    check_parts,
+    check_references,
+    check_rules,
+    check_stream,
+)
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
@@ -70,6 +79,7 @@ def train(
     """
     started, commit = time.perf_counter(), provenance.commit()
     check(cfg, cfg.trusted)
+    check_rules(cfg)
     origin = None if checkpoint or cfg.get("start_from") is None else Path(cfg.start_from)
     if origin is not None:
         there, weights = load_config(origin), checkpoint_file(origin, "best")
@@ -80,14 +90,16 @@ def train(
             "model": [str(file) for file in models],
         }
     run_dir = Path(cfg.run_dir)
-    run_dir.mkdir(parents=True, exist_ok=True)
     if checkpoint is None and rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
     trainer = make_trainer(cfg, run_dir, last_step=step if checkpoint else None)
     kept = check_checkpoints(trainer, run_dir)
+    # Again when the data and the model are known, which may have no alignments or no attention
+    check_monitors(cfg, [TranslationModule, *trainer.callbacks], has_attention=True, has_gold=True)  # type: ignore[attr-defined]
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
     check_stream(cfg, num_processes=trainer.world_size)
+    run_dir.mkdir(parents=True, exist_ok=True)
     if not trainer.is_global_zero:
         logging.disable(logging.WARNING)  # rank 0 says it
     warn_of_slow_precision(trainer)
@@ -130,7 +142,7 @@ def train(
 
 def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.Trainer:
     """Lightning's trainer with its callbacks and loggers; `last_step` is that of the checkpoint of a resumed run."""
-    callbacks = list(build_parts(cfg.callbacks, trusted=cfg.trusted).values())
+    callbacks = list(build_parts(cfg.callbacks, Callback, trusted=cfg.trusted).values())
     if not cfg.trainer.enable_progress_bar:
         callbacks = [each for each in callbacks if not isinstance(each, ProgressBar)]
     if cfg.get("averaging"):
@@ -149,15 +161,14 @@ def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.
 def make_loggers(cfg: DictConfig, *, last_step: int | None) -> list[Any]:
     """The loggers of a run, which may have none; `last_step` is that of the checkpoint of a resumed run."""
     # Of a run that went on, TensorBoard leaves out what was logged after the checkpoint: it will be logged again.
-    again: Any = {} if last_step is None else {"purge_step": last_step + 1}
-    parts = cfg.get("logger") or {}
-    return [
-        build(
-            part, trusted=cfg.trusted, **(again if str(part.get("_target_")).endswith("TensorBoard") else {})
-        )
-        for part in parts.values()
-        if part is not None
-    ]
+    again = {} if last_step is None else {"purge_step": last_step + 1}
+    parts = cfg.get("logger") or OmegaConf.create()
+    more = {
+        str(name): again
+        for name, part in parts.items()
+        if OmegaConf.is_dict(part) and str(part.get("_target_")).endswith("TensorBoard")
+    }
+    return list(build_parts(parts, Logger, trusted=cfg.trusted, more=more).values())
 
 
 def prepare_tokenizer(data: DictConfig, splits: dict[str, Any], run_dir: Path, *, is_new: bool) -> Tokenizer:
@@ -230,11 +241,6 @@ def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
     """What to do about an error that ended training, where the person can do something."""
     if isinstance(error, MisconfigurationException):
         return f"trainer: {error}"
-    if isinstance(error, ZeroDivisionError):
-        zeros = [
-            f"trainer.{key}=0" for key, value in cfg.trainer.items() if value == 0 and value is not False
-        ]
-        return f"Lightning divides by a setting that is 0: {', '.join(zeros)}" if zeros else None
     if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
         return (
             f"trainer.val_check_interval={cfg.trainer.val_check_interval}: an epoch has only "
