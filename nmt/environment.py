@@ -1,8 +1,26 @@
-"""The rank of this process among those that a launcher started, by the environment."""
+"""Numbers that launchers and libraries read from the environment, and this process' rank among them."""
 
 import os
 
+from nmt.errors import UserError
+
 _RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in Lightning's order
+
+_NUMBERS = (*_RANKS, "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS")
+
+
+def check() -> None:
+    """Raise UserError for a variable that is no whole number, or for a rank beyond the number of processes."""
+    for name in (*_NUMBERS, "SACREBLEU_SEED"):
+        value = os.environ.get(name, "0")
+        is_unseeded = name == "SACREBLEU_SEED" and value.lower() == "none"
+        if not (value.isdecimal() and value.isascii()) and not is_unseeded:
+            raise UserError(f"the variable {name}={value} is no whole number: set it to one, or unset it")
+    number, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    if int(number) >= int(size):
+        raise UserError(
+            f"the variables RANK={number} and WORLD_SIZE={size} name no process: unset both without torchrun"
+        )
 
 
 def rank() -> int:

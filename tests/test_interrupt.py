@@ -7,9 +7,46 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from nmt.training.callbacks import Interrupted, SaveOnInterrupt
 from tests.commands import ROOT, call, refused
 from tests.test_commands import SMALL
+
+
+@pytest.fixture
+def watching():
+    """A trainer between two batches, under the callback."""
+    trainer = SimpleNamespace(
+        accumulate_grad_batches=1,
+        checkpoint_callback=None,
+        strategy=SimpleNamespace(reduce_boolean_decision=lambda asked, **_: asked),
+    )
+    callback = SaveOnInterrupt()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield callback, trainer
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_each_signal_ends_the_run_between_batches_with_its_number(number, watching):
+    callback, trainer = watching
+    callback.on_train_start(trainer, None)
+    os.kill(os.getpid(), number)
+    with pytest.raises(Interrupted) as ended:
+        callback.on_train_batch_start(trainer, None, None, 0)
+    assert ended.value.number == number
+
+
+def test_a_run_under_nohup_outlives_its_terminal(watching):
+    callback, trainer = watching
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    callback.on_train_start(trainer, None)
+    os.kill(os.getpid(), signal.SIGHUP)
+    callback.on_train_batch_start(trainer, None, None, 0)
 
 
 def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):

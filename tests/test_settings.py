@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from omegaconf import OmegaConf
 
+from nmt import environment
 from nmt.commands.settings import OF_COMMANDS, settle
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
@@ -34,6 +35,34 @@ NEEDS = {
 
 def node(target: str, **settings):
     return OmegaConf.create({"part": {"_target_": target, **settings}}).part
+
+
+# The environment
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"RANK": "abc"},
+        {"LOCAL_RANK": "-1"},
+        {"WORLD_SIZE": "two"},
+        {"SLURM_PROCID": "1.5"},
+        {"SACREBLEU_SEED": "abc"},
+        {"RANK": "3"},  # nobody would write the run
+    ],
+    ids=str,
+)
+def test_variables_that_are_no_numbers_are_refused_at_the_door(variables, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    [(name, value)] = variables.items()
+    refused(run("train"), f"{name}={value}")
+
+
+def test_variables_of_a_launcher_and_of_an_unseeded_bootstrap_pass(monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "SACREBLEU_SEED": "None"}.items():
+        monkeypatch.setenv(name, value)
+    environment.check()
 
 
 # Declarations
@@ -66,7 +95,7 @@ def test_the_table_of_groups_is_what_is_on_the_disk():
         "hydra"
     }
     [line] = describe_groups(CONFIGS, ("optimizer",)).splitlines()
-    assert line.split() == ["optimizer", "the", "update", "rule:", "adam,", "adamw,", "muon"]
+    assert line.split() == ["optimizer", "the", "update", "rule:", "adam,", "adamw,", "muon,", "sgd"]
 
 
 @pytest.mark.parametrize("value", [0, True, "3", 3.0, None])

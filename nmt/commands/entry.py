@@ -1,6 +1,7 @@
 """The common entry of all commands: settings by Hydra, and one clear line for an error that can be mended."""
 
 import atexit
+import errno
 import functools
 import importlib
 import io
@@ -19,6 +20,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from nmt import environment
 from nmt.commands import checks
 from nmt.commands.composing import CONFIGS
 from nmt.commands.explaining import can_be_mended, explain
@@ -95,6 +97,7 @@ def run_command(name: str) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing; `explain` prints
     with errors_in_one_line(name):
         _use_utf8()
+        environment.check()
         if name in ("train", "compare"):
             outlive_reader()
         if name == "train":
@@ -154,12 +157,17 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
 
 
 class _UnreadOutput(io.FileIO):
-    """Standard output that goes nowhere once its reader has gone, as after `| head`."""
+    """Standard output that goes nowhere once its reader has gone, as after `| head`, or its terminal."""
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         try:
             return super().write(data)
-        except BrokenPipeError:
+        except OSError as error:
+            if error.errno not in (
+                errno.EPIPE,
+                errno.EIO,
+            ):  # a reader that has ended, a terminal that is closed
+                raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             return len(data)
 

@@ -30,7 +30,8 @@ def main(cfg: DictConfig) -> float | None:
             return None
     except (Interrupted, KeyboardInterrupt) as ended:
         if rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
-            print(f"train.py: interrupted: go on with resume={run_dir}", file=sys.stderr)
+            with contextlib.suppress(OSError):  # the terminal may be closed
+                print(f"train.py: interrupted: go on with resume={run_dir}", file=sys.stderr)
         sys.exit(128 + (ended.number if isinstance(ended, Interrupted) else signal.SIGINT))
     except WriteError as error:
         if any(Path(cfg.run_dir).glob("checkpoints/*.ckpt")):

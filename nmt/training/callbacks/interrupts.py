@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the run saves a checkpoint and ends."""
+"""Ctrl-C, SIGTERM and SIGHUP: the run saves a checkpoint and ends."""
 
 import logging
 import signal
@@ -22,8 +22,9 @@ class Interrupted(BaseException):
 
 
 class SaveOnInterrupt(Callback):
-    """Ctrl-C or SIGTERM ends the run before the next batch and saves `last.ckpt`; a second one ends it at once.
+    """Ctrl-C, SIGTERM or SIGHUP ends the run before the next batch and saves `last.ckpt`; a second one ends it at once.
 
+    A terminal that closes sends SIGHUP; under `nohup`, which makes a process ignore it, the run goes on.
     An exception in the middle of a step could be lost inside a library, or save weights from the middle of an update.
     Where gradients are accumulated, the optimizer step is finished first. Raises Interrupted.
     """
@@ -35,7 +36,11 @@ class SaveOnInterrupt(Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         # Only now: Lightning has set its own handler of SIGTERM, which would leave between any two batches.
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            hangup = getattr(signal, "SIGHUP", None)  # not on Windows
+            numbers = [signal.SIGINT, signal.SIGTERM]
+            if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+                numbers.append(hangup)
+            for number in numbers:
                 self._previous[number] = signal.signal(number, self._note)
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
