@@ -1,4 +1,4 @@
-"""The exceptions for faults that the user can mend."""
+"""The exceptions for faults that the user can mend, and their text as one line."""
 
 import errno
 from pathlib import Path
@@ -11,6 +11,12 @@ _ADVICE = {
     errno.EROFS: "choose a place that can be written to",
     errno.EACCES: "choose a place that can be written to",
 }
+
+
+def printable(text: str) -> str:
+    """One line that a terminal shows and does not obey: spaces for line breaks, escapes for control characters."""
+    line = " ".join(text.split())
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 class UserError(ValueError):

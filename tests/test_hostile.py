@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt import metrics, plotting
-from nmt.commands import entry
+from nmt.commands import entry, terminal
 from nmt.commands.entry import LogFile, errors_in_one_line
 from nmt.data import grammar
 from nmt.data.corpus import read_files
@@ -1036,3 +1036,31 @@ def test_validation_scores_as_the_test_does():
     assert result["score"] == pytest.approx(100)
     usual = metrics.score_with(scorers("metrics=classification"), ["ab cd"], ["ab cd"], num_bootstrap=0)
     assert "tok:13a" in usual["bleu"]["signature"]
+
+
+def test_a_terminal_shows_control_characters_and_a_file_gets_them(monkeypatch, tmp_path):
+    """A vocabulary may hold them, and so may a translation."""
+    pty = pytest.importorskip("pty")
+    text = "\x1b]0;owned\x07 nhà\t\x9b2J\r|"
+    theirs, ours = pty.openpty()
+    try:
+        with open(ours, "w", encoding="utf-8") as stdout, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stdout)
+            terminal.escape_controls()
+            print(text)
+            sys.stdout.flush()
+        assert os.read(theirs, 99).decode() == "\\x1b]0;owned\\x07 nhà\t\\x9b2J\\r|\r\n"
+    finally:
+        os.close(theirs)
+    with (tmp_path / "file").open("w", encoding="utf-8") as stdout, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stdout)
+        terminal.escape_controls()
+        print(text, end="")
+    assert (tmp_path / "file").read_bytes().decode() == text
+
+
+def test_a_message_of_the_log_is_one_line_that_a_terminal_shows():
+    record = logging.LogRecord("nmt", logging.WARNING, "", 0, "skipped: %s", ("\x1b[2J\na\x9b",), None)
+    assert terminal.OneLine().format(record) == "skipped: \\x1b[2J a\\x9b"
+    settings = OmegaConf.load(commands.CONFIGS / "hydra" / "job_logging" / "stderr.yaml")
+    assert settings.formatters.plain["class"] == f"{terminal.OneLine.__module__}.OneLine"

@@ -26,7 +26,8 @@ from nmt.commands.composing import CONFIGS
 from nmt.commands.explaining import can_be_mended, explain
 from nmt.commands.settings import settle
 from nmt.commands.starting import arguments_for_training, started
-from nmt.errors import UserError, WriteError
+from nmt.commands.terminal import escape_controls
+from nmt.errors import UserError, WriteError, printable
 from nmt.languages import bleu_tokenization
 from nmt.settings import GROUPS, describe_groups
 
@@ -100,6 +101,8 @@ def run_command(name: str) -> None:
         environment.check()
         if name in ("train", "compare"):
             outlive_reader()
+        if name != "train":  # whose progress bars move the cursor
+            escape_controls()
         if name == "train":
             sys.argv[1:] = arguments_for_training(sys.argv[1:])
         try:
@@ -151,7 +154,7 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
             _drop_output()
             if isinstance(error, OSError) and error.filename is None:
                 error = WriteError("standard output", fault)
-        line = _printable(explain(error, config_name))
+        line = printable(explain(error, config_name))
         print(f"{Path(sys.argv[0]).name}: error: {line}", file=sys.stderr)
         sys.exit(1)
 
@@ -190,12 +193,6 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _printable(text: str) -> str:
-    """One line that a terminal shows as it is, whatever a file's names and texts hold."""
-    line = " ".join(text.split())
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
-
-
 class LogFile(logging.FileHandler):
     """A log file beside the terminal's log. Where it cannot be written, one warning says so and the command goes on."""
 
@@ -213,5 +210,5 @@ class LogFile(logging.FileHandler):
             super().handleError(record)
         elif not self._said:
             self._said = True
-            line = _printable(str(WriteError(self.baseFilename, error)))
+            line = printable(str(WriteError(self.baseFilename, error)))
             print(f"{Path(sys.argv[0]).name}: warning: {line}", file=sys.stderr)
