@@ -40,8 +40,8 @@ def main(run_dir: Path, documents: Path) -> None:
     plotting.to_png(picture, PICTURES / "document.png")
     record = records.load("multi30k_fast")
     lengths = record["bleu_by_length"]
-    names = [run["run"] for run in record["runs"]]
-    figure = plotting.bleu_by_length(lengths["buckets"], dict(zip(names, lengths["scores"], strict=True)))
+    scores = {run["run"]: [each] for run, each in zip(record["runs"], lengths["scores"], strict=True)}
+    figure = plotting.bleu_by_length(lengths["buckets"], scores, lengths["num_sentences"])
     plotting.to_png(figure, PICTURES / "multi30k_lengths.png")
     axes = records.load("growth")["growth"] | records.load("growth_corpora")["growth"]
     plotting.to_png(plotting.growth(growth_curves(axes)), PICTURES / "growth.png")

@@ -69,6 +69,15 @@ def test_pictures_have_pixels_and_stay_of_a_size(size):
     assert pixels.min() < 120 < pixels.max()
 
 
+def test_a_pdf_contains_its_fonts_and_is_the_same_again(tmp_path):
+    for name in ("one", "two"):
+        plotting.to_pdf(plotting.heatmap([[1.0]], ["từ"], ["word"]), tmp_path / f"{name}.pdf")
+    content = (tmp_path / "one.pdf").read_bytes()
+    assert content == (tmp_path / "two.pdf").read_bytes()
+    assert content.startswith(b"%PDF")
+    assert b"/TrueType" in content or b"/FontFile2" in content
+
+
 def test_png_is_whole(tmp_path):
     path = tmp_path / "deep" / "one.png"
     plotting.to_png(plotting.heatmap(weights(6, 5), SOURCE, TARGET), path)
@@ -198,12 +207,19 @@ def test_a_file_stays_as_it_was_where_writing_fails(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
 def test_bleu_by_length_has_a_line_for_each_run_with_gaps_where_there_are_no_sentences():
     runs = {"bahdanau": [30.0, 25.0, float("nan")], "_none $x$": [20.0, 10.0, 5.0]}
-    figure = plotting.bleu_by_length(["1-10", "11-20", "21+"], runs)
+    figure = plotting.bleu_by_length(
+        ["1-10", "11-20", "21+"], {name: [scores] for name, scores in runs.items()}, [1200, 30, 0]
+    )
     axes = figure.axes[0]
-    assert labels(axes)[0] == ["1-10", "11-20", "21+"]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(runs)
+    assert labels(axes)[0] == ["1-10\n(1,200)", "11-20\n(30)", "21+\n(0)"]
+    assert axes.get_xlabel() == "sentence length, words (number of sentences)"
+    assert legend(figure) == list(runs)
     for line, values in zip(axes.lines, runs.values(), strict=True):
         np.testing.assert_array_equal(line.get_xydata(), np.stack([[0, 1, 2], values], axis=1))
     assert len({(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.lines}) == 2
@@ -228,11 +244,31 @@ def test_growth_is_drawn_in_panels_with_logarithmic_axes():
 
 
 def test_learning_curves_have_the_steps_of_each_run():
-    runs = {"one": ([100, 200], [1.0, 2.0]), "two": ([50, 150, 400], [0.5, 3.0, 4.0])}
-    axes = plotting.learning_curves(runs, ylabel="val/bleu").axes[0]
+    runs = {"one": ([100, 200], [1.0, 2.0]), "none": None, "two": ([50, 150, 400], [0.5, 3.0, 4.0])}
+    curves = {name: [] if curve is None else [curve] for name, curve in runs.items()}
+    figure = plotting.learning_curves(curves, ylabel="val/bleu")
+    axes = figure.axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "val/bleu")
-    for line, curve in zip(axes.lines, runs.values(), strict=True):
+    assert legend(figure) == ["one", "two"]
+    assert [line.get_color() for line in axes.lines] == ["C0", "C2"]  # of their places, drawn or not
+    for line, curve in zip(axes.lines, filter(None, runs.values()), strict=True):
         np.testing.assert_array_equal(line.get_xydata(), np.transpose(curve))
+
+
+def test_runs_of_one_system_share_a_colour_with_their_mean_and_a_band():
+    curves = [([0, 10, 20], [1.0, 3.0, 5.0]), ([0, 20, 30], [3.0, 7.0, 9.0])]  # 5 at step 10
+    figure = plotting.learning_curves({"a": curves, "b": curves[:1]}, ylabel="val/bleu")
+    axes = figure.axes[0]
+    assert legend(figure) == ["a, mean ± standard deviation of 2 runs", "b"]
+    mean, *thin, other = axes.lines
+    np.testing.assert_allclose(mean.get_xydata(), [[0, 2.0], [10, 4.0], [20, 6.0]])
+    assert [line.get_color() for line in (mean, *thin, other)] == ["C0", "C0", "C0", "C1"]
+    for line, curve in zip(thin, curves, strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), np.transpose(curve))
+    [band] = axes.collections
+    std = 2**0.5
+    corners = {tuple(point) for point in band.get_paths()[0].vertices.round(6).tolist()}
+    assert {(0, round(2 + std, 6)), (10, round(4 - std, 6)), (20, round(6 + std, 6))} <= corners
 
 
 class Page(HTMLParser):

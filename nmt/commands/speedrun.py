@@ -81,7 +81,7 @@ def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 def draw(curves: Mapping[str, Sequence[Sequence[Validation]]], target: float) -> Figure:
     """BLEU over the seconds since the start: a curve for each run, and a horizontal line at the target."""
     lines = {
-        f"{name}, seed {seed}": ([each.seconds for each in run], [each.bleu for each in run])
+        f"{name}, seed {seed}": [([each.seconds for each in run], [each.bleu for each in run])]
         for name, runs in curves.items()
         for seed, run in enumerate(runs, start=1)
     }

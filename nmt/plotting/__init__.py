@@ -19,6 +19,7 @@ _MODULES = {
     "to_array": "files",
     "to_gif": "files",
     "to_html": "files",
+    "to_pdf": "files",
     "to_png": "files",
     "to_svg": "files",
     "head_grid": "heatmaps",

@@ -1,12 +1,14 @@
-"""Line plots: BLEU by sentence length and learning curves of several runs, and the growth of costs."""
+"""Line plots: BLEU by sentence length and learning curves of systems of runs, and the growth of costs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
 from nmt.plotting.fonts import font_families
 
@@ -14,26 +16,30 @@ WIDTH, HEIGHT, LEGEND_LINE = 6.4, 4.0, 0.22  # inches
 PANEL_WIDTH, PANEL_HEIGHT = 4.4, 3.4
 DPI = 150
 MARKS, DASHES = "os^Dv", ("-", "--", "-.", ":")
+Curve = tuple[Sequence[float], Sequence[float]]  # x and y
 
 
-def bleu_by_length(buckets: Sequence[str], runs: Mapping[str, Sequence[float]]) -> Figure:
-    """BLEU of each run for each bucket of sentence lengths, in words (in the manner of Bahdanau et al. 2015, figure 2).
+def bleu_by_length(
+    buckets: Sequence[str], systems: Mapping[str, Sequence[Sequence[float]]], num_sentences: Sequence[int]
+) -> Figure:
+    """BLEU of the runs of each system for each bucket of sentence lengths, in words (in the manner of Bahdanau et al.
+    2015, figure 2).
 
     `buckets` are labels such as "1-10", from short to long; NaN is a bucket without sentences and leaves a gap.
     """
     positions = range(len(buckets))
-    figure, axes = _lines({name: (positions, values) for name, values in runs.items()}, "BLEU")
-    axes.set_xticks(positions, buckets)
-    axes.set_xlabel("sentence length, words")
+    curves = {name: [(positions, scores) for scores in runs] for name, runs in systems.items()}
+    figure, axes = _lines(curves, "BLEU")
+    sizes = [f"{bucket}\n({number:,})" for bucket, number in zip(buckets, num_sentences, strict=True)]
+    axes.set_xticks(positions, sizes)
+    axes.set_xlabel("sentence length, words (number of sentences)")
     axes.set_ylim(bottom=0)
     return figure
 
 
-def learning_curves(
-    runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, ylabel: str, xlabel: str = "step"
-) -> Figure:
-    """(steps, values) of each run, or what xlabel says in place of steps."""
-    figure, axes = _lines(runs, ylabel)
+def learning_curves(systems: Mapping[str, Sequence[Curve]], *, ylabel: str, xlabel: str = "step") -> Figure:
+    """(steps, values) of the runs of each system, or what xlabel says in place of steps."""
+    figure, axes = _lines(systems, ylabel)
     axes.set_xlabel(xlabel)
     return figure
 
@@ -59,20 +65,42 @@ def growth(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) ->
     return figure
 
 
-def _lines(runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], ylabel: str) -> tuple[Figure, Axes]:
+def _lines(systems: Mapping[str, Sequence[Curve]], ylabel: str) -> tuple[Figure, Axes]:
+    """Draw the curve of each system; of several, their mean, a band of a standard deviation and each as a thin line.
+
+    A system's colour follows from its place.
+    """
     # The legend stands below, where it covers no line, and names of any length have room.
-    figure = Figure(figsize=(WIDTH, HEIGHT + LEGEND_LINE * len(runs)), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(WIDTH, HEIGHT + LEGEND_LINE * len(systems)), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    lines = [_plot(axes, number, xs, ys) for number, (xs, ys) in enumerate(runs.values())]
+    lines: dict[str, Line2D] = {}
+    for number, (name, curves) in enumerate(systems.items()):
+        if len(curves) == 1:
+            lines[name] = _plot(axes, number, *curves[0])
+        elif curves:
+            steps, mean, std = _mean(curves)
+            line = _plot(axes, number, steps, mean.tolist())
+            axes.fill_between(steps, mean - std, mean + std, color=line.get_color(), alpha=0.2, linewidth=0)
+            for curve in curves:
+                axes.plot(*curve, color=line.get_color(), linewidth=0.5, alpha=0.6)
+            lines[f"{name}, mean ± standard deviation of {len(curves)} runs"] = line
     axes.set_ylabel(ylabel)
     _plain(axes)
     legend = figure.legend(
-        lines, list(runs), loc="outside lower left", fontsize=9, frameon=False, handlelength=4
+        list(lines.values()), list(lines), loc="outside lower left", fontsize=9, frameon=False, handlelength=4
     )
     for text in legend.get_texts():
         text.set(parse_math=False, fontfamily=font_families())
     return figure, axes
+
+
+def _mean(curves: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64], NDArray[np.float64]]:
+    """The steps that all curves reach, with mean and sample standard deviation. Between steps a curve is straight."""
+    start, end = max(steps[0] for steps, _ in curves), min(steps[-1] for steps, _ in curves)
+    reached = sorted({step for steps, _ in curves for step in steps if start <= step <= end})
+    values = np.array([np.interp(reached, *curve) for curve in curves])
+    return reached, values.mean(axis=0), values.std(axis=0, ddof=1)
 
 
 def _plot(axes: Axes, number: int, xs: Sequence[float], ys: Sequence[float], **more: Any) -> Line2D:

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,10 +18,7 @@ from nmt.plotting.fonts import missing_glyphs_logged
 
 def to_png(figure: Figure, path: str | Path) -> None:
     """Write a figure as PNG."""
-    content = io.BytesIO()  # libraries that write files themselves do not say why the disk refused
-    with missing_glyphs_logged():
-        figure.savefig(content, format="png")
-    write_together({Path(path): content.getvalue()})
+    _write(figure, path, "png", {})
 
 
 def to_svg(figure: Figure, path: str | Path) -> None:
@@ -28,10 +26,20 @@ def to_svg(figure: Figure, path: str | Path) -> None:
 
     Words become paths, which look alike everywhere and keep the size that the layout measured.
     """
-    constant = matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "nmt"})
-    content = io.BytesIO()
-    with missing_glyphs_logged(), constant:
-        figure.savefig(content, format="svg", metadata={"Date": None})
+    _write(figure, path, "svg", {"svg.fonttype": "path", "svg.hashsalt": "nmt"}, {"Date": None})
+
+
+def to_pdf(figure: Figure, path: str | Path) -> None:
+    """Write a figure as PDF, the same bytes for the same figure, with its fonts as TrueType, as publishers ask."""
+    _write(figure, path, "pdf", {"pdf.fonttype": 42}, {"CreationDate": None})
+
+
+def _write(
+    figure: Figure, path: str | Path, kind: str, settings: dict[str, Any], metadata: Any = None
+) -> None:
+    content = io.BytesIO()  # libraries that write files themselves do not say why the disk refused
+    with missing_glyphs_logged(), matplotlib.rc_context(settings):
+        figure.savefig(content, format=kind, metadata=metadata)
     write_together({Path(path): content.getvalue()})
 
 
