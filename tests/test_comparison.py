@@ -16,11 +16,17 @@ import pytest
 import yaml
 from sacrebleu.metrics import BLEU
 
-from nmt import metrics
+from nmt import metrics, plotting
 from nmt.commands import compare as compare_command
 from nmt.commands.settings import settle
 from nmt.comparison import figures, tables
-from nmt.comparison.runs import groups_but_for_seed, label_experiments, label_runs, read_run
+from nmt.comparison.runs import (
+    group_runs,
+    label_experiments,
+    label_runs,
+    label_systems,
+    read_run,
+)
 from nmt.errors import UserError
 from nmt.run.files import find_runs
 from tests.commands import run, unread
@@ -128,11 +134,11 @@ def test_the_command_prints_what_sacrebleu_scores_and_what_the_runs_differ_in(sw
         [
             "run",
             "BLEU",
-            "BLEU p",
+            "BLEU p (run)",
             "chrF",
-            "chrF p",
+            "chrF p (run)",
             "TER",
-            "TER p",
+            "TER p (run)",
             "AER",
             "parameters",
             "training s",
@@ -165,6 +171,7 @@ def test_the_files_are_whole_and_agree(sweep):
         "comparison.csv",
         "comparison.json",
         "comparison.md",
+        "comparison.tex",
     ]
     assert json.loads((output / "comparison.json").read_text("utf-8")) == result
     with (output / "comparison.csv").open(encoding="utf-8") as file:
@@ -208,7 +215,7 @@ def test_runs_that_differ_in_their_seed_alone_are_averaged(sweep):
         "mean": pytest.approx(sum(aers) / 3),
         "std": pytest.approx(statistics.stdev(aers)),
     }
-    assert tables.seed_table([average], ["bleu", "aer"]).endswith("| 0.233 ± 0.153 |")
+    assert tables.system_table([average], ["bleu", "aer"]).endswith("| 0.233 ± 0.153 |")
 
 
 def test_what_made_the_hypotheses_tells_runs_apart_and_not_what_training_would_have(sweep):
@@ -227,7 +234,8 @@ def test_what_made_the_hypotheses_tells_runs_apart_and_not_what_training_would_h
     sweep.write("d", extra={"decoding": {"beam_size": 1, "length_alpha": 1.0}, "average": 5})
     runs = [read_run(sweep.root / "runs" / name, "test") for name in "abcd"]
     assert label_experiments(runs[:3]) == ["beam_size=10", "beam_size=1", "beam_size=10"]
-    assert groups_but_for_seed(runs[:3]) == [[0, 2], [1]]
+    systems = group_runs(label_systems(runs[:3]), [run.seed for run in runs[:3]])
+    assert systems == {"beam_size=10": [0, 2], "beam_size=1": [1]}
     assert label_runs([runs[1], runs[3]]) == ["average=None", "average=5"]
 
 
@@ -301,6 +309,187 @@ def test_runs_are_found_once_each_in_the_order_given(sweep, monkeypatch):
             find_runs(wrong)
     with pytest.raises(UserError, match="runs is empty"):
         find_runs([])
+
+
+def test_runs_of_a_pattern_come_in_the_order_of_their_numbers(sweep, monkeypatch):
+    for name in ("b_10", "b_9", "a_2/x", "a_10/x"):
+        sweep.write(name)
+    monkeypatch.chdir(sweep.root)
+    assert find_runs("runs/b*") == [Path("runs/b_9"), Path("runs/b_10")]
+    ordered = [Path("runs/a_2/x"), Path("runs/a_10/x"), Path("runs/b_9"), Path("runs/b_10")]
+    assert find_runs("runs") == find_runs("runs/*") == ordered
+
+
+def test_runs_of_a_pattern_that_are_not_scored_are_skipped_and_named(sweep, caplog):
+    for name in ("done", "unscored", "broken"):
+        sweep.write(name)
+    (sweep.root / "runs" / "unscored" / "metrics.json").unlink()
+    (sweep.root / "runs" / "broken" / "metrics.json").write_text("{")
+    (sweep.root / "runs" / "left\x1b[2J" / ".hydra").mkdir(parents=True)
+    for pattern, skipped in (("*", 3), ("", 2)):  # a parent folder names the runs in it alone
+        caplog.clear()
+        [row] = compare(f"runs={sweep.root}/runs/{pattern}")["runs"]
+        assert row["directory"].endswith("runs/done")
+        messages = [record.getMessage() for record in caplog.records]
+        assert len(messages) == skipped
+        assert all(message.isprintable() for message in messages)
+        assert any(
+            "runs/unscored has no metrics.json" in message and "evaluate.py run=" in message
+            for message in messages
+        )
+        assert any("runs/broken/metrics.json is broken" in message for message in messages)
+    assert (
+        any("runs/left\\x1b[2J holds no run" in record.getMessage() for record in caplog.records)
+        or not pattern
+    )
+    (sweep.root / "runs" / "done" / "metrics.json").unlink()
+    with pytest.raises(UserError, match=r"no run is left to compare: .*runs/broken"):
+        compare(f"runs={sweep.root}/runs/*")
+
+
+@pytest.fixture
+def systems(sweep) -> Sweep:
+    """Two systems of three seeds, and one of a single run."""
+    for seed in (1, 2, 3):
+        sweep.write(f"dot_{seed}", seed=seed, choices={"attention": "luong_dot"})
+        sweep.write(
+            f"additive_{seed}", attention="AdditiveAttention", seed=seed, choices={"attention": "bahdanau"}
+        )
+    sweep.write("single", attention="NoAttention", choices={"attention": "none"})
+    return sweep
+
+
+def test_systems_are_compared_over_seeds_and_sentences_and_runs_are_marked_as_such(systems, capsys):
+    result = compare(f"runs={systems.root}/runs")
+    labels = ["attention=bahdanau", "attention=luong_dot", "attention=none"]
+    found = [each for each in result["differences"] if each["metric"] == "bleu"]
+    assert [(each["system"], each["other"], each["of"]) for each in found] == [
+        (labels[0], labels[1], "systems"),
+        (labels[0], labels[2], "runs"),
+        (labels[1], labels[2], "runs"),
+    ]
+    scores = {label: [row["bleu"] for row in result["runs"] if row["system"] == label] for label in labels}
+    assert found[0]["difference"] == pytest.approx(
+        statistics.mean(scores[labels[0]]) - statistics.mean(scores[labels[1]])
+    )
+    report = capsys.readouterr().out
+    assert "BLEU p (run)" in report
+    assert "from the run attention=bahdanau seed=1" in report
+    [matrix] = [table for table in report.split("\n\n") if table.startswith("| BLEU: row − column")]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in matrix.splitlines()[2:]]
+    assert [cell[0] for cell in cells] == [f"{number} {label}" for number, label in enumerate(labels, 1)]
+    assert cells[0][2].startswith(f"{found[0]['difference']:+.2f} ± {found[0]['ci']:.2f} (p ")
+    assert cells[1][1].startswith(f"{-found[0]['difference']:+.2f} ± ")
+    assert ["†" in cell for cell in cells[2][1:3]] == [True, True]
+    assert "†" not in cells[0][2]
+    assert [cells[number][number + 1] for number in range(3)] == [""] * 3
+
+
+@pytest.mark.parametrize(
+    ("baseline", "first", "system"),
+    [
+        ("attention=luong_dot", "attention=luong_dot seed=1", "attention=luong_dot"),
+        ("luong_dot", "attention=luong_dot seed=1", "attention=luong_dot"),
+        ("attention=luong_dot seed=2", "attention=luong_dot seed=2", "attention=luong_dot"),
+        ("DIRECTORY/dot_3", "attention=luong_dot seed=3", "attention=luong_dot"),
+        ("none", "attention=none", "attention=none"),
+    ],
+)
+def test_a_baseline_is_a_run_or_a_system_and_the_others_are_compared_with_it(
+    systems, baseline, first, system
+):
+    named = baseline.replace("DIRECTORY", f"{systems.root}/runs")
+    result = compare(f"runs={systems.root}/runs", f"baseline='{named}'")
+    assert [row["run"] for row in result["runs"] if row["bleu_p_bootstrap"] is None] == [first]
+    found = [each for each in result["differences"] if each["metric"] == "ter"]
+    assert {each["other"] for each in found} == {system}
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(("baseline", "says"), [("scaled_dot", "none of"), ("x", "none of")])
+def test_a_baseline_that_is_no_run_is_refused(systems, baseline, says):
+    with pytest.raises(UserError, match=f"^baseline={baseline} names {says}: attention=bahdanau, .*seed=1"):
+        compare(f"runs={systems.root}/runs", f"baseline={baseline}")
+
+
+def test_the_columns_of_the_tables_are_chosen(systems, capsys):
+    result = compare(f"runs={systems.root}/runs", "columns=[ter,bleu]", f"output={systems.root}/out")
+    tables_shown = [each for each in capsys.readouterr().out.split("\n\n") if each.startswith("| ")]
+    headers = [[cell.strip() for cell in table.splitlines()[0].split("|")[1:-1]] for table in tables_shown]
+    assert headers[0] == ["run", "TER", "TER p (run)", "BLEU", "BLEU p (run)"]
+    assert headers[1] == ["mean ± standard deviation", "runs", "TER", "BLEU"]
+    assert [header[0] for header in headers[2:4]] == ["TER: row − column", "BLEU: row − column"]
+    assert "chrf" in result["runs"][0]
+    assert " & TER & BLEU " in (systems.root / "out" / "comparison.tex").read_text("utf-8")
+    with pytest.raises(UserError, match=r"^columns: no run has aer: choose from bleu, chrf, ter$"):
+        compare(f"runs={systems.root}/runs", "columns=[bleu,aer]")
+
+
+def test_a_latex_table_has_the_best_of_each_score_in_bold():
+    averages = [
+        {"run": "a_1", "num_runs": 3, "bleu": {"mean": 30.0, "std": 0.5}, "ter": {"mean": 50.0, "std": 1}},
+        {"run": "b", "num_runs": 1, "bleu": {"mean": 31.0, "std": None}, "ter": {"mean": 51.0, "std": None}},
+        {"run": "c", "num_runs": 2, "bleu": {"mean": 31.0, "std": 0.1}},
+    ]
+    lines = tables.to_latex(averages, ["bleu", "ter"], "- BLEU: `nrefs:1`").splitlines()
+    assert lines[0] == "% \\usepackage{booktabs}"
+    assert "nrefs:1" in lines[1]
+    assert lines[2:] == [
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r" & BLEU & TER \\",
+        r"\midrule",
+        r"a\_1 & 30.00 $\pm$ 0.50 & \textbf{50.00} $\pm$ 1.00 \\",
+        r"b & \textbf{31.00} & 51.00 \\",
+        r"c & \textbf{31.00} $\pm$ 0.10 & – \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_plots_have_a_line_for_each_system_in_the_formats_that_are_asked_for(systems, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(plotting, "to_png", lambda figure, path: drawn.update({Path(path).name: figure}))
+    output = systems.root / "out"
+    compare(f"runs={systems.root}/runs", f"output={output}", "formats=[png,pdf,svg]")
+    assert (output / "bleu_by_length.pdf").read_bytes().startswith(b"%PDF")
+    assert b"<svg" in (output / "bleu_by_length.svg").read_bytes()
+    figure = drawn["bleu_by_length.png"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "attention=bahdanau, mean ± standard deviation of 3 runs",
+        "attention=luong_dot, mean ± standard deviation of 3 runs",
+        "attention=none",
+    ]
+    assert "bleu_by_length.png" in (output / "comparison.md").read_text("utf-8")
+
+
+def test_text_of_a_run_is_text_in_a_terminal_a_page_a_spreadsheet_and_latex(sweep):
+    script, link, control = "<script>alert(1)</script>", "[x](http://evil)`*\\", "\x1b]0;owned\x07\x9b2J\n"
+    training = {"command": "=cmd|' /C calc'!A0", "commit": "\t@SUM(1)", "steps": 3}
+    extra = {"training": training, "attention": {"<b>\x1b": 0.5, "=1+1": 0.5}}
+    runs = [sweep.write("a", lr=f"{script}{control}", extra=extra)]
+    runs += [sweep.write("b", lr=f"{link}\\input{{/etc/passwd}}%$&#_^~", extra=extra)]
+    output = sweep.root / "out"
+    ended = run("compare", f"runs=[{runs[0]},{runs[1]}]", *FAST, f"output={output}", cwd=sweep.root)
+    assert ended.status == 0, ended.err
+    for text in (ended.out, (output / "comparison.md").read_text("utf-8")):
+        assert all(line.isprintable() for line in text.split("\n"))
+        assert "<script>" not in text
+        assert "<b>" not in text
+        assert r"&lt;script>alert(1)&lt;/script>\\x1b\]0;owned" in text
+        assert r"\[x\](http://evil)\`\*\\\\input{" in text
+    with (output / "comparison.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["command"] == f"'{training['command']}"
+    for cell in [*rows[0], *(cell for row in rows for cell in row.values())]:
+        assert not cell.lstrip().startswith(("=", "+", "@"))
+    table = (output / "comparison.tex").read_text("utf-8")
+    assert r"\textbackslash{}input\{/etc/passwd\}\%\$\&\#\_\textasciicircum{}\textasciitilde{}" in table
+    for name in ("=1+1", "c"):  # which differ in nothing, and so are called by their directories
+        sweep.write(f"twins/{name}")
+    rows = compare(f"runs={sweep.root}/runs/twins", f"output={output}")["runs"]
+    assert [row["run"] for row in rows] == ["=1+1", "c"]
+    assert "\n'=1+1," in (output / "comparison.csv").read_text("utf-8")
 
 
 def elsewhere(sweep: Sweep, name: str, **scores) -> Path:
@@ -405,7 +594,11 @@ def test_references_from_a_file_stand_in_for_data_that_are_gone(sweep):
     ("file", "text", "message"),
     [
         ("metrics.json", "{", "metrics.json is broken"),
-        ("metrics.json", "[]", "holds no scores"),
+        ("metrics.json", "[]", "metrics.json is broken"),
+        ("metrics.json", '{"aer": {"score": "x"}}', "metrics.json is broken .*aer.score=x"),
+        ("metrics.json", '{"attention": {"a": "<b>"}}', "metrics.json is broken .*attention.a=<b>"),
+        ("metrics.json", '{"ensemble": []}', "metrics.json is broken .*ensemble"),
+        ("metrics.json", "[" * 100_000, "metrics.json is broken"),
         ("config.yaml", "a: [", "config.yaml is not YAML"),
         ("config.yaml", "- 1", "config.yaml is broken"),
         ("config.yaml", "seed: 1", "config.yaml is broken"),

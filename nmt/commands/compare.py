@@ -1,6 +1,6 @@
 """Compare scored runs: scores with significance, cost, means over seeds, and BLEU by sentence length."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +8,16 @@ from omegaconf import DictConfig
 
 from nmt import plotting
 from nmt.comparison import figures, tables
-from nmt.comparison.runs import ScoredRun, check_digests, read_run, read_text
+from nmt.comparison.runs import ScoredRun, check_digests, read_runs, read_text
 from nmt.data.lines import read_lines
 from nmt.files import json_text, write_together
 from nmt.run.building import make_scorers, reads_lowercase
 from nmt.run.checks import check_case
-from nmt.run.files import find_runs
 
 
 def compare(cfg: DictConfig) -> dict[str, Any]:
-    """Print the comparison; with `output`, write it there as Markdown, CSV, JSON and plots. Returns the JSON."""
-    runs = [read_run(directory, cfg.split) for directory in find_runs(cfg.runs)]
+    """Print the comparison; with `output`, write it there as Markdown, CSV, LaTeX, JSON and plots. Returns the JSON."""
+    runs = read_runs(cfg.runs, cfg.split)
     check_digests(runs)
     if cfg.refs is None:
         sources, references = read_text(runs[0], cfg.split, cfg.trusted)
@@ -28,20 +27,28 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     metrics = make_scorers(cfg, lowercase=lowercase)
     check_case(metrics, lowercase=lowercase)
     systems = {file: list(read_lines(Path(file))) for file in cfg.systems}
-    rows = figures.compare(
+    comparison = figures.compare(
         runs,
         references,
         metrics,
         num_bootstrap=cfg.num_bootstrap,
         num_trials=cfg.num_trials,
         systems=systems,
+        baseline=cfg.baseline,
     )
+    rows = comparison.rows
     result: dict[str, Any] = {"split": cfg.split, "num_sentences": len(references), "runs": rows}
-    sections = [tables.score_table(rows, list(metrics)), tables.NOTE, tables.signature_list(rows)]
-    averaged = [*metrics, "aer"]
-    if averages := figures.average_over_seeds(runs, rows, averaged):
-        result["seeds"] = averages
-        sections.append(tables.seed_table(averages, averaged))
+    columns = tables.choose_columns(rows, list(metrics), cfg.columns)
+    averages = figures.average_over_seeds(comparison.groups, rows, [*metrics, *columns])
+    averaged = [name for name in columns if cfg.columns is not None or name in (*metrics, "aer")]
+    sections = [tables.score_table(rows, columns), tables.score_note(comparison.first)]
+    sections.append(tables.signature_list(rows))
+    if seeds := [each for each in averages if each["num_runs"] > 1]:
+        result["seeds"] = seeds
+        sections.append(tables.system_table(averages, averaged))
+    if comparison.differences:
+        result["differences"] = comparison.differences
+        sections.append(tables.difference_tables(comparison, columns))
     if "bleu" in metrics and sources is not None:  # with refs=FILE nothing says how long the sources are
         texts = [*(run.hypotheses for run in runs), *systems.values()]
         lengths = figures.score_by_length(
@@ -52,30 +59,51 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     report = "\n\n".join(sections)
     print(f"{cfg.split}, {len(references)} sentences\n\n{report}")
     if cfg.output is not None:
-        write(Path(cfg.output), report, result, runs)
+        table = tables.to_latex(averages, averaged, tables.signature_list(rows))
+        plots = draw(result, runs, comparison.groups)
+        write(Path(cfg.output), report, table, result, plots, cfg.formats)
     return result
 
 
-def write(output: Path, report: str, result: dict[str, Any], runs: Sequence[ScoredRun]) -> None:
-    """Write comparison.md, .csv and .json, and the plots there are figures for, into the directory `output`."""
-    rows = result["runs"]
+def draw(
+    result: Mapping[str, Any], runs: Sequence[ScoredRun], groups: Mapping[str, Sequence[int]]
+) -> dict[str, Any]:
+    """The plots there are figures for, by name; a system has one colour in all."""
     plots = {}
     if lengths := result.get("bleu_by_length"):
-        scores = {row["run"]: values for row, values in zip(rows, lengths["scores"], strict=True)}
-        plots["bleu_by_length"] = plotting.bleu_by_length(lengths["buckets"], scores)
-    curves = {
-        row["run"]: figures.learning_curve(run.directory, "val/bleu")
-        for row, run in zip(rows[: len(runs)], runs, strict=True)
-    }
-    if drawn := {label: curve for label, curve in curves.items() if curve is not None}:
+        scores = {system: [lengths["scores"][index] for index in group] for system, group in groups.items()}
+        plots["bleu_by_length"] = plotting.bleu_by_length(
+            lengths["buckets"], scores, lengths["num_sentences"]
+        )
+    curves = dict(enumerate(figures.learning_curve(run.directory, "val/bleu") for run in runs))
+    if any(curves.values()):
+        drawn = {
+            system: [curve for index in group if (curve := curves.get(index))]
+            for system, group in groups.items()
+        }
         plots["learning_curves"] = plotting.learning_curves(drawn, ylabel="val/bleu")
-    sections = [f"# {result['split']}, {result['num_sentences']} sentences", report]
-    sections += [f"![{name}]({name}.png)" for name in plots]
+    return plots
+
+
+def write(
+    output: Path,
+    report: str,
+    table: str,
+    result: Mapping[str, Any],
+    plots: Mapping[str, Any],
+    formats: Sequence[str],
+) -> None:
+    """Write comparison.md, .csv, .tex and .json, and the plots in each format, into the directory `output`."""
+    savers = {"png": plotting.to_png, "svg": plotting.to_svg, "pdf": plotting.to_pdf}
     for name, figure in plots.items():
-        plotting.to_png(figure, output / f"{name}.png")
+        for kind in formats:
+            savers[kind](figure, output / f"{name}.{kind}")
+    sections = [f"# {result['split']}, {result['num_sentences']} sentences", report]
+    sections += [f"![{name}]({name}.{formats[0]})" for name in plots]
     write_together(
         {
-            output / "comparison.csv": tables.to_csv(rows),
+            output / "comparison.csv": tables.to_csv(result["runs"]),
+            output / "comparison.tex": table,
             output / "comparison.json": json_text(result),
             output / "comparison.md": "\n\n".join(sections) + "\n",
         }

@@ -169,7 +169,10 @@ class Compare(TypedDict, total=False):
     num_bootstrap: Whole
     num_trials: Whole
     length_bounds: list[Count]
+    baseline: PathText | None
+    columns: Annotated[list[str], Field(min_length=1)] | None
     output: PathText | None
+    formats: Annotated[list[Literal["png", "svg", "pdf"]], Field(min_length=1)]
     trusted: list[str]
 
 

@@ -5,14 +5,30 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from nmt import metrics
-from nmt.comparison.runs import ScoredRun, groups_but_for_seed, label_experiments, label_runs
-from nmt.comparison.significance import paired_tests
-from nmt.errors import UserError
+from nmt.comparison.runs import ScoredRun, group_runs, label_runs, label_systems
+from nmt.comparison.significance import compare_systems, paired_tests
+from nmt.errors import UserError, printable
 
 Row = dict[str, Any]  # one run's figures by their names in the CSV file
+
+
+class Comparison(NamedTuple):
+    """rows: run, system, directory; NAME, NAME_ci, NAME_signature, NAME_p_bootstrap, NAME_p_randomization for a metric,
+    with p-values against the run `first`; what `_figures_of` adds for a run. groups: rows by system. differences: as of
+    `compare_systems`, with the metric; of each system and `baseline`, or of every two."""
+
+    rows: list[Row]
+    groups: dict[str, list[int]]
+    first: str
+    baseline: str | None
+    differences: list[dict[str, Any]]
+
+
 COSTS = ("num_parameters", "steps", "seconds", "tokens_per_second")
 PROVENANCE = ("command", "commit", "machine")
 
@@ -25,14 +41,12 @@ def compare(
     num_bootstrap: int,
     num_trials: int,
     systems: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> list[Row]:
-    """A row of figures for each run: every metric of `chosen` with interval and p-values against the first run.
+    baseline: str | None = None,
+) -> Comparison:
+    """Figures of each run, of each system (the runs that differ in their seed alone), and of their differences.
 
-    `systems` are other programs' translations by the name of their file: rows without the figures of a run.
-
-    Keys: run, directory, seed; NAME, NAME_ci, NAME_signature, NAME_p_bootstrap, NAME_p_randomization for a
-    metric; aer, num_parameters, steps, seconds, tokens_per_second, attention/NAME, importance/NAME, command, commit and
-    machine where they were written.
+    `systems` are other programs' translations by the name of their file: rows without the figures of a run, and systems
+    of one run. `baseline` names a run or a system, which alone the others are compared with.
     Raises UserError where hypotheses and references do not match in number.
     """
     texts = [(str(run.directory), run.hypotheses) for run in runs] + list(systems.items())
@@ -41,20 +55,33 @@ def compare(
             raise UserError(
                 f"{name} has {len(hypotheses)} hypotheses but there are {len(references)} references"
             )
-    labels = label_runs(runs)
+    labels = [*label_runs(runs), *map(printable, systems)]
+    of_systems = [*label_systems(runs), *labels[len(runs) :]]
+    groups = group_runs(of_systems, [*(run.seed for run in runs), *systems])
+    first, base = find_baseline(baseline, labels, of_systems, [name for name, _ in texts])
+    if len(groups) == 2:
+        base = base or of_systems[0]
     results = paired_tests(
         chosen,
         [hypotheses for _, hypotheses in texts],
         references,
         num_bootstrap=num_bootstrap,
         num_trials=num_trials,
+        first=first,
     )
-    rows = [
-        {"run": label, **_figures_of(run, scores)}
-        for run, label, scores in zip(runs, labels, results[: len(runs)], strict=True)
+    rows: list[Row] = [
+        {"run": label, "system": system, "directory": printable(name), **_scores_of(scores)}
+        for label, system, (name, _), scores in zip(labels, of_systems, texts, results, strict=True)
     ]
-    others = zip(systems, results[len(runs) :], strict=True)
-    return rows + [{"run": name, "directory": name, **_scores_of(scores)} for name, scores in others]
+    for row, run in zip(rows, runs, strict=False):
+        row |= _figures_of(run)
+    differences = []
+    for metric in chosen:
+        scores = np.array([result[metric]["score"] for result in results])
+        resampled = np.stack([result[metric]["resampled"] for result in results])
+        found = compare_systems(scores, resampled, groups, base)
+        differences += [{"metric": metric, **each} for each in found]
+    return Comparison(rows, groups, labels[first], base, differences)
 
 
 def _scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Row:
@@ -66,36 +93,51 @@ def _scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Row:
     return row
 
 
-def _figures_of(run: ScoredRun, scores: Mapping[str, Mapping[str, Any]]) -> Row:
-    row: Row = {"directory": str(run.directory), "seed": run.seed, **_scores_of(scores)}
-    if "aer" in run.metrics:
-        row["aer"] = run.metrics["aer"]["score"]
-    training, attention = run.metrics.get("training", {}), run.metrics.get("attention", {})
-    figures = {key: training.get(key) for key in (*COSTS, *PROVENANCE)}
-    figures |= {f"attention/{key}": value for key, value in attention.items()}
-    figures |= {f"importance/{key}": value for key, value in run.metrics.get("importance", {}).items()}
-    return row | {key: value for key, value in figures.items() if value is not None}
+def _figures_of(run: ScoredRun) -> Row:
+    """seed; aer, `COSTS`, attention/NAME, importance/NAME and `PROVENANCE` if they were written."""
+    training = run.metrics.get("training", {})
+    figures: Row = {"seed": run.seed, "aer": run.metrics.get("aer", {}).get("score")}
+    figures |= {key: training.get(key) for key in (*COSTS, *PROVENANCE)}
+    for group in ("attention", "importance"):
+        figures |= {f"{group}/{printable(key)}": value for key, value in run.metrics.get(group, {}).items()}
+    return {key: value for key, value in figures.items() if value is not None}
+
+
+def find_baseline(
+    given: str | None, labels: Sequence[str], systems: Sequence[str], places: Sequence[str]
+) -> tuple[int, str | None]:
+    """The row and the system that `baseline` names: a run's directory, the label of a run or a system, or a value in a
+    system's label (`bahdanau` of `attention=bahdanau`). Without one it is the first row, and no system."""
+    if given is None:
+        return 0, None
+    rows = range(len(labels))
+    by_place = [row for row in rows if Path(places[row]).resolve() == Path(given).resolve()]
+    by_label = [row for row in rows if given in (labels[row], systems[row])]
+    by_value = [
+        row for row in rows if any(given == word.partition("=")[2] for word in systems[row].split(" "))
+    ]
+    found = by_place or by_label or by_value
+    if len({systems[row] for row in found}) != 1:
+        many = "more than one" if found else "none"
+        raise UserError(f"baseline={given} names {many} of: {', '.join(dict.fromkeys([*systems, *labels]))}")
+    return found[0], systems[found[0]]
 
 
 def average_over_seeds(
-    runs: Sequence[ScoredRun], rows: Sequence[Row], names: Sequence[str]
+    groups: Mapping[str, Sequence[int]], rows: Sequence[Row], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Mean and sample standard deviation of each of `names` over the runs that differ in their seed alone.
+    """Mean and sample standard deviation (None of one run) of each of `names` over the runs of each system.
 
-    One entry `{"run", "num_runs", NAME: {"mean", "std"}}` for each group of two seeds or more; of a repeated seed the
-    last run counts.
+    One entry `{"run", "num_runs", NAME: {"mean", "std"}}` for each system.
     """
-    labels = label_experiments(runs)
     averages = []
-    for alike in groups_but_for_seed(runs):
-        group = list({runs[index].seed: index for index in alike}.values())
-        if len(group) < 2:
-            continue
-        entry: dict[str, Any] = {"run": labels[group[0]] or "all", "num_runs": len(group)}
+    for system, group in groups.items():
+        entry: dict[str, Any] = {"run": system, "num_runs": len(group)}
         for name in names:
             values = [rows[index][name] for index in group if name in rows[index]]
             if len(values) == len(group):
-                entry[name] = {"mean": statistics.mean(values), "std": statistics.stdev(values)}
+                std = statistics.stdev(values) if len(values) > 1 else None
+                entry[name] = {"mean": statistics.mean(values), "std": std}
         averages.append(entry)
     return averages
 

@@ -1,19 +1,24 @@
 """Scored runs, read without their models: settings, hypotheses, references, and labels that tell them apart."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from nmt import metrics
 from nmt.data.lines import read_lines
-from nmt.errors import UserError
+from nmt.errors import UserError, printable
 from nmt.run.data import read_whole, stored_data
-from nmt.run.files import load_config, score_files
-from nmt.settings import flat
+from nmt.run.files import find_runs, load_config, runs_under, score_files
+from nmt.settings import check_value, flat
+
+log = logging.getLogger(__name__)
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
 NOT_SETTINGS = (
@@ -33,6 +38,29 @@ NAMING_GROUPS = (
     *("data", "model", "attention", "wiring", "normalizer", "content"),
     *("optimizer", "scheduler", "averaging"),
 )
+
+
+class _Training(TypedDict, total=False):
+    num_parameters: float | None
+    steps: float | None
+    seconds: float | None
+    tokens_per_second: float | None
+
+
+class _Aer(TypedDict):
+    score: float | None
+
+
+class _Scores(TypedDict, total=False):
+    """Types of the keys of metrics.json that a comparison reads."""
+
+    references: str
+    training: _Training
+    aer: _Aer
+    attention: dict[str, float | None]
+    importance: dict[str, float | None]
+    ensemble: Annotated[list[str], Field(min_length=1)]
+    run: str
 
 
 @dataclass(frozen=True)
@@ -62,10 +90,11 @@ class ScoredRun:
         if members := self.metrics.get("ensemble"):
             tree["ensemble"] = "+".join(Path(each).name for each in members)
         return {
-            key: str(value).removeprefix(run_dir)
+            printable(key): printable(str(value).removeprefix(run_dir))
             for key, value in flat(tree).items()
             if not f"{key}.".startswith(tuple(f"{left_out}." for left_out in NOT_SETTINGS))
             and not key.endswith("cache_dir")
+            and ".metrics." not in key
         }
 
     @property
@@ -77,18 +106,40 @@ def read_run(directory: Path, split: str) -> ScoredRun:
     """Read what training and evaluation left in a run directory. Raises UserError saying what lacks and what to do."""
     advice = f"{how_to_score(directory)} split={split}"
     metrics_file, hypotheses_file = score_files(directory, split)
+    if not runs_under(directory):
+        raise UserError(f"{directory} holds no run")
     for file in (metrics_file, hypotheses_file):
         if not file.is_file():
             raise UserError(f"{directory} has no {file.name}; {advice}")
     try:
         scores = json.loads(metrics_file.read_text("utf-8"))
-    except ValueError as error:
+        check_value(_Scores, scores, "scores")
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{metrics_file} is broken ({error}); {advice}") from error
     hypotheses = list(read_lines(hypotheses_file))
-    if not isinstance(scores, dict):
-        raise UserError(f"{metrics_file} is broken (it holds no scores); {advice}")
     config = load_config(_trained_in(directory, scores))
     return ScoredRun(directory, config, dict(config.get("choices") or {}), scores, hypotheses)
+
+
+def read_runs(names: Any, split: str) -> list[ScoredRun]:
+    """Read the runs of `find_runs`. A folder that was not named itself and is no scored run is skipped with a warning.
+
+    Raises UserError for a folder that was named, and if no run is left.
+    """
+    named = [Path(each) for each in ([names] if isinstance(names, str) else names)]
+    runs, faults = [], []
+    for directory in find_runs(names):
+        try:
+            runs.append(read_run(directory, split))
+        except UserError as error:
+            if directory in named:
+                raise
+            faults.append(str(error))
+    if not runs:
+        raise UserError(f"no run is left to compare: {faults[0]}")
+    for fault in faults:
+        log.warning("skipped: %s", printable(fault))
+    return runs
 
 
 def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
@@ -137,12 +188,12 @@ def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[
     return sources, references
 
 
-def groups_but_for_seed(runs: Sequence[ScoredRun]) -> list[list[int]]:
-    """Indices of the runs that share every setting but the seed, in the order of their first."""
-    groups: dict[tuple, list[int]] = {}
-    for index, run in enumerate(runs):
-        groups.setdefault(tuple(sorted(run.settings.items())), []).append(index)
-    return list(groups.values())
+def group_runs(labels: Sequence[str], seeds: Sequence[str]) -> dict[str, list[int]]:
+    """Systems: the indices of runs with the same label of `label_systems`. Of a repeated seed the last run counts."""
+    systems: dict[str, dict[str, int]] = {label: {} for label in labels}
+    for index, (label, seed) in enumerate(zip(labels, seeds, strict=True)):
+        systems[label][seed] = index
+    return {label: list(by_seed.values()) for label, by_seed in systems.items()}
 
 
 def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
@@ -156,9 +207,21 @@ def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
         f"{label} seed={run.seed}".strip() if label in repeated else label
         for label, run in zip(experiments, runs, strict=True)
     ]
-    names = [run.directory.name for run in runs]
-    paths = [str(run.directory) for run in runs]
+    names = [printable(run.directory.name) for run in runs]
+    paths = [printable(str(run.directory)) for run in runs]
     return next(found for found in (labels, names, paths) if len(set(found)) == len(runs) and all(found))
+
+
+def label_systems(runs: Sequence[ScoredRun]) -> list[str]:
+    """A label for each run, which those share that differ in their seed alone: as of `label_experiments`, else the
+    directory of the first."""
+    settings = [tuple(sorted(run.settings.items())) for run in runs]
+    first = [settings.index(each) for each in settings]
+    experiments = label_experiments(runs)
+    labels = [experiments[index] or "all" for index in first]
+    if len(set(labels)) < len(set(first)):
+        return [printable(str(runs[index].directory)) for index in first]
+    return labels
 
 
 def label_experiments(runs: Sequence[ScoredRun]) -> list[str]:

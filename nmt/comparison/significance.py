@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.base import Metric
+from scipy.special import stdtr, stdtrit
 
 from nmt import metrics
 from nmt.errors import UserError
@@ -18,13 +20,15 @@ def paired_tests(
     *,
     num_bootstrap: int,
     num_trials: int,
+    first: int = 0,
 ) -> list[dict[str, dict[str, Any]]]:
-    """Each system's scores, as of `score_with`, with two p-values of its difference from the first system.
+    """Each system's scores, as of `score_with`, on resamples too, with two p-values of its difference from the system
+    of number `first`.
 
         p_bootstrap = (1 + #{|d_b - mean d_b| >= |d|}) / (1 + B)    p_randomization = (1 + #{|d_r| >= |d|}) / (1 + R)
 
     The paired bootstrap has B = `num_bootstrap` resamples (Koehn 2004), paired approximate randomisation has R =
-    `num_trials` swaps (Riezler and Maxwell 2005). Both are two-sided, with sacreBLEU's draws, None for the first system
+    `num_trials` swaps (Riezler and Maxwell 2005). Both are two-sided, with sacreBLEU's draws, None for that system
     and uncorrected for how many systems there are.
 
     They are not sacreBLEU's own p. Its bootstrap takes absolute differences before it centres them, which is near half
@@ -46,11 +50,13 @@ def paired_tests(
             for hypotheses in systems
         ]
         resampled = [_resampled_scores(metric, each, resamples) for each in counts]
-        results[0][name] |= {"p_bootstrap": None, "p_randomization": None}
-        for result, own, scores in zip(results[1:], counts[1:], resampled[1:], strict=True):
-            observed = abs(result[name]["score"] - results[0][name]["score"])
-            differences = scores - resampled[0]
-            swapped = _swapped_differences(metric, counts[0], own, swaps)
+        for result, own, scores in zip(results, counts, resampled, strict=True):
+            result[name] |= {"resampled": scores, "p_bootstrap": None, "p_randomization": None}
+            if result is results[first]:
+                continue
+            observed = abs(result[name]["score"] - results[first][name]["score"])
+            differences = scores - resampled[first]
+            swapped = _swapped_differences(metric, counts[first], own, swaps)
             result[name] |= {
                 # Centred, for two sides (Efron and Tibshirani 1993, 16.4)
                 "p_bootstrap": _share(np.abs(differences - differences.mean()), observed),
@@ -90,3 +96,77 @@ def _score(metric: Metric, counts: np.ndarray) -> float:
 def _share(differences: np.ndarray, observed: float) -> float:
     """`(1 + #{differences >= observed}) / (1 + how many)`: rounding makes none smaller."""
     return (1 + int(np.sum(differences >= observed - 1e-9))) / (1 + len(differences))
+
+
+def compare_systems(
+    scores: np.ndarray,
+    resampled: np.ndarray,
+    systems: Mapping[str, Sequence[int]],
+    baseline: str | None = None,
+) -> list[dict[str, Any]]:
+    """Differences between the mean scores of systems, of every two or of each and `baseline`.
+
+    A system is the rows of its runs, which differ in their seed alone: rows of scores [R], and of the same runs' scores
+    on resampled sentences, resampled [R, B]. Keys: system, other, difference, ci (half of the 95 % interval), p, of
+    ("systems", or "runs" if a system has one run), p_holm.
+    """
+    pairs = list(combinations(systems, 2))
+    if baseline is not None:
+        pairs = [(each, baseline) for each in systems if each != baseline]
+    found: list[dict[str, Any]] = [
+        {"system": ours, "other": theirs, **_difference(scores, resampled, systems[ours], systems[theirs])}
+        for ours, theirs in pairs
+    ]
+    for entry, p in zip(found, holm([each["p"] for each in found]), strict=True):
+        entry["p_holm"] = p
+    return found
+
+
+def _difference(
+    scores: np.ndarray, resampled: np.ndarray, ours: Sequence[int], theirs: Sequence[int]
+) -> dict[str, Any]:
+    """Test the difference d of the mean scores of two systems, A and B, over seeds and sentences.
+
+        t = d / sqrt(V)    V = s_A^2 / n_A + s_B^2 / n_B + max(c_AA + c_BB - 2 c_AB, 0)
+
+    s^2 is the variance of a system's scores over its n seeds, c the covariance over resampled sentences of two runs: of
+    one system, or of both. It is the test of Obuchowski and Rockette (1995) of readers (seeds) who are nested in
+    treatments (systems) and read the same cases (sentences), as derived by Hillis (2014), with a variance for each
+    system and the degrees of freedom of Welch and Satterthwaite: V^2 / Σ (s^2 / n)^2 / (n - 1).
+
+    With one run of a system nothing says how seeds vary: the paired bootstrap over sentences (Koehn 2004) then tests
+    these runs, and not the systems.
+    """
+    difference = float(scores[ours].mean() - scores[theirs].mean())
+    if min(len(ours), len(theirs)) < 2:
+        resamples = resampled[ours].mean(axis=0) - resampled[theirs].mean(axis=0)
+        low, high = np.quantile(resamples, (0.025, 0.975))
+        p = _share(np.abs(resamples - resamples.mean()), abs(difference))
+        return {"difference": difference, "ci": float(high - low) / 2, "p": p, "of": "runs"}
+    covariance = np.cov(resampled)
+
+    def shared(rows: Sequence[int]) -> float:
+        part = covariance[np.ix_(rows, rows)]
+        return (part.sum() - np.trace(part)) / (len(rows) * (len(rows) - 1))
+
+    of_seeds = [(scores[rows].var(ddof=1) / len(rows), len(rows) - 1) for rows in (ours, theirs)]
+    of_sentences = shared(ours) + shared(theirs) - 2 * covariance[np.ix_(ours, theirs)].mean()
+    variance = sum(each for each, _ in of_seeds) + max(of_sentences, 0)
+    uncertainty = sum(each**2 / freedom for each, freedom in of_seeds)
+    freedom = variance**2 / uncertainty if uncertainty > 0 else np.inf
+    error = np.sqrt(variance)
+    p = float(2 * stdtr(freedom, -abs(difference) / error)) if error > 0 else float(difference == 0)
+    return {
+        "difference": difference,
+        "ci": float(error * stdtrit(freedom, 0.975)),
+        "p": p,
+        "of": "systems",
+    }
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values for their number m (Holm 1979): `max_{j <= k} min(1, (m - j + 1) p_j)` for the k-th smallest."""
+    order = np.argsort(p_values)
+    factors = np.arange(len(order), 0, -1)
+    corrected = np.maximum.accumulate(np.asarray(p_values, dtype=float)[order] * factors).clip(max=1)
+    return corrected[np.argsort(order)].tolist()

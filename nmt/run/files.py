@@ -4,6 +4,7 @@ import contextlib
 import glob
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,8 @@ def score_files(directory: Path, split: str) -> tuple[Path, Path]:
 
 
 def find_runs(runs: Any) -> list[Path]:
-    """Run directories that `runs` names, one or a list: directories, their parents, or globs. Each comes once.
+    """Run directories that `runs` names, one or a list: directories, their parents, or globs. Each comes once, those of
+    one glob or parent by their numbers (`_9` before `_10`). A match of a glob comes even if it holds no run.
 
     Raises UserError where one of them names none.
     """
@@ -185,24 +187,32 @@ def find_runs(runs: Any) -> list[Path]:
     for pattern in [runs] if isinstance(runs, str) else runs:
         directories = [Path(pattern)]
         if not directories[0].exists() and glob.has_magic(pattern):
-            directories = [Path(match) for match in sorted(glob.glob(pattern)) if Path(match).is_dir()]
+            directories = sorted(filter(Path.is_dir, map(Path, glob.glob(pattern))), key=_by_number)
         elif not directories[0].is_dir():
             raise UserError(f"runs: {pattern}: no such run directory")
-        under = [run for directory in directories for run in _runs_under(directory)]
-        if not under:
+        under = [runs_under(directory) for directory in directories]
+        if not any(under):
             raise UserError(
                 f"runs: {pattern}: no run directory there (one with a config.yaml; name evaluate.py's output= itself)"
             )
-        for run in under:
-            found.setdefault(run.resolve(), run)
+        for directory, inside in zip(directories, under, strict=True):
+            for run in inside or [directory]:
+                found.setdefault(run.resolve(), run)
     if not found:
         raise UserError("runs is empty: give runs=[DIR,DIR] or runs=DIR/*")
     return list(found.values())
 
 
-def _runs_under(directory: Path) -> list[Path]:
+def _by_number(path: Path) -> list[str | int]:
+    """A key to sort paths by, numbers in them by their size."""
+    parts = re.split(r"(\d+)", str(path))
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def runs_under(directory: Path) -> list[Path]:
+    """The directory if it is one of a run or of scores, else the run directories in it."""
     scores = (score_files(directory, split)[0] for split in SPLITS)
     if any(file.is_file() for file in (directory / "config.yaml", *scores)):
         return [directory]
-    folders = sorted(file.parent for file in directory.rglob("config.yaml"))
+    folders = sorted((file.parent for file in directory.rglob("config.yaml")), key=_by_number)
     return [each for each in folders if each.name != ".hydra"]  # Hydra keeps a config.yaml too
