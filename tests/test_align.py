@@ -50,13 +50,17 @@ def make_run(
         character_coverage=1.0,
     )
     tokenizer.save(directory / "tokenizer")
-    model = OmegaConf.create(OmegaConf.to_container(compose("train", *overrides).model, resolve=True))
+    config = compose("train", *overrides)
+    stored = {
+        key: OmegaConf.to_container(config[key], resolve=True) for key in ("model", "decoding", "metrics")
+    }
+    model = OmegaConf.create(stored["model"])
     torch.manual_seed(1)
     translator = build_translator(model, tokenizer)
     (directory / "checkpoints").mkdir()
     state = {f"translator.{name}": value for name, value in translator.state_dict().items()}
     torch.save({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
-    OmegaConf.save(OmegaConf.create({"model": model, "data": {}}), directory / "config.yaml")
+    OmegaConf.save(OmegaConf.create(stored | {"data": {}}), directory / "config.yaml")
     return directory
 
 
@@ -697,7 +701,7 @@ def test_the_training_text_of_a_run_that_streamed_it_is_read_whole(gru, tmp_path
         "cache_dir": str(tmp_path / "cache"),
     }
     run = Run.load(gru)
-    run.config = OmegaConf.create({"data": {"reader": reader}})
+    run.config.data = {"reader": reader}
     assert list(run.split("train")["src"]) == SOURCES
     assert list(run.split("val", run.config.data)["src"]) == SOURCES
     assert run.config.data.reader.streaming == 7

@@ -4,6 +4,7 @@ Each function has the name of its command, and takes its configuration and the o
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.commands.composing import CONFIGS
 from nmt.errors import UserError
 from nmt.export import NEEDS
-from nmt.run.files import check_folders, check_run, find_runs
+from nmt.run.files import check_folders, check_run, find_runs, stored_settings
 from nmt.settings import key_of
 
 # Settings of the data that only training reads
@@ -25,6 +26,25 @@ OF_OTHER_MEASUREMENTS = (
     *("num_decode_batches", "decode_length", "beam_size", "int8"),
 )
 OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "normalization", "max_pairs")
+
+
+def take_stored(cfg: DictConfig, group: str, overrides: Sequence[str]) -> None:
+    """Set a command's settings of a group to those that its run stores, but for a choice or settings that are given."""
+    runs = [cfg.run] if isinstance(cfg.run, str) else list(cfg.run)
+    given = {key_of(each): each for each in overrides if key_of(each).split(".")[0] == group}
+    # Members of an ensemble may be decoded otherwise than each was, but not be scored by the metrics of the first
+    stored = stored_settings(runs if group == "metrics" and group not in given else runs[:1], group)
+    if group not in given:
+        taken = deepcopy(stored)
+        for key, override in given.items():
+            name = key.split(".")[1]
+            if name not in stored and override[0] != "+":
+                raise UserError(f"{key}: the run stores no {group}.{name}: choose {group}= too")
+            value = None if override[0] == "~" else OmegaConf.select(cfg, key)
+            OmegaConf.update(taken, key.partition(".")[2], value, force_add=True)
+        cfg[group] = taken
+    if group == "decoding" and cfg.decoding.max_length_ratio is None:
+        cfg.decoding.max_length_ratio = stored.max_length_ratio
 
 
 def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
@@ -87,6 +107,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError("an ensemble has no run directory of its own: give output=DIR")
     check_folders(cfg, folders=["output"])
     check_run(cfg)
+    take_stored(cfg, "decoding", overrides)
+    take_stored(cfg, "metrics", overrides)
     runs = [cfg.run] if isinstance(cfg.run, str) else []  # an ensemble is none of its members
     its_own = cfg.output is None or Path(cfg.output).resolve() in [Path(each).resolve() for each in runs]
     if not its_own and (Path(cfg.output) / "config.yaml").exists():
@@ -101,6 +123,7 @@ def translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     check_folders(cfg, "output", "alignments", made=["page"], folders=["heatmaps"], read=read)
     _check_inputs(*(cfg[key] for key in read))
     check_run(cfg)
+    take_stored(cfg, "decoding", overrides)
     if cfg.beside is not None:
         if cfg.page is None:
             raise UserError(f"beside={cfg.beside} has no effect without page=FILE: leave it out")
@@ -172,6 +195,7 @@ def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
     if find_spec("gradio") is None:
         raise UserError("the demo needs gradio: pip install -e '.[demo]'")
     check_run(cfg)
+    take_stored(cfg, "decoding", overrides)
 
 
 def export(cfg: DictConfig, overrides: Sequence[str]) -> None:

@@ -23,6 +23,8 @@ from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
 
+_PAIRS_MEASURED = 10_000  # of a stream
+
 
 class TranslationDataModule(L.LightningDataModule):
     """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
@@ -102,6 +104,10 @@ class TranslationDataModule(L.LightningDataModule):
             self._drawn = None  # two epochs need not be in memory at once
             self._drawn = epoch, Rows.of(self._pair_sampler.draw(self.train, epoch))
         return self._drawn[1]
+
+    def training_lengths(self) -> tuple[pairs.Lengths, pairs.Lengths]:
+        """The numbers of pieces of the training pairs on either side; of a stream, of its first pairs."""
+        return self._rows["train"][1:]
 
     def sampler(self, split: str, *, shuffle: bool, epoch: int = 0) -> TokenBatchSampler:
         """Batches of a split for this rank. The budget of validation is at least the length of its longest pair."""
@@ -215,6 +221,9 @@ class StreamingDataModule(TranslationDataModule):
             guided=self.guided,
             pair_sampler=self._pair_sampler,
         )
+
+    def training_lengths(self) -> tuple[pairs.Lengths, pairs.Lengths]:
+        return self.stream.first_lengths(_PAIRS_MEASURED)
 
     def train_dataloader(self) -> Iterable[Batch]:
         trainer = self.trainer

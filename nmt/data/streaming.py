@@ -132,6 +132,12 @@ class BatchStream:
                     number_of_batch += 1
                     yield self.collate(rows.dataset.__getitems__(chosen))
 
+    def first_lengths(self, num_pairs: int) -> tuple[pairs.Lengths, pairs.Lengths]:
+        """The numbers of pieces on either side of the first pairs of the text, without those that are left out."""
+        rows = Rows.of(self._encoded(list(self.text.first_pairs(num_pairs)), 0))
+        keep, _ = pairs.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
+        return rows.src_lengths[keep], rows.tgt_lengths[keep]
+
     def _blocks(self, place: Place, num_replicas: int) -> Iterator[tuple[Place, Rows]]:
         """The start of each block, without its number of batches, and the block's filtered pairs."""
         row, block = place.row, place.block

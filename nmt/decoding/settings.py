@@ -1,11 +1,21 @@
 """The settings of decoding, which the files in `configs/decoding/` choose."""
 
+from dataclasses import replace
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from nmt.settings import Count, NonNegative, Whole
+
+LEAST_RATIO = 2.0  # of the limit of a translation's pieces to its source's, if none is given or measured
+Ratio = Annotated[
+    float,
+    BeforeValidator(
+        lambda value: LEAST_RATIO if value is None else value, json_schema_input_type=NonNegative | None
+    ),
+    Field(ge=0, allow_inf_nan=False),
+]
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
@@ -14,6 +24,7 @@ class DecodingSettings:
 
     A beam of one is greedy search. `length_alpha` and `coverage_beta` rank what a beam has finished (`beam_search`);
     `temperature`, `top_k`, `top_p` and `seed` say what is drawn (`sample`); the others limit either (`Constraints`).
+    A `max_length_ratio` of None is LEAST_RATIO.
     Raises ValueError for a setting that is out of range or could not take effect.
     """
 
@@ -28,7 +39,7 @@ class DecodingSettings:
     min_length: Whole = 0
     min_length_ratio: NonNegative = 0.0
     max_length: Whole | None = None
-    max_length_ratio: NonNegative = 2.0
+    max_length_ratio: Ratio = LEAST_RATIO
     max_length_extra: NonNegative = 10
     no_repeat_ngram_size: Whole = 0
 
@@ -49,6 +60,19 @@ class DecodingSettings:
                     f"{name}={getattr(self, name)} has no effect with sample={str(self.sample).lower()}: "
                     f"leave it at {neutral}"
                 )
+
+    @property
+    def greedy(self) -> "DecodingSettings":
+        """The same limits and constraints, for greedy search."""
+        neutral = {
+            "length_alpha": 0.0,
+            "coverage_beta": 0.0,
+            "temperature": 1.0,
+            "top_k": 0,
+            "top_p": 1.0,
+            "seed": 0,
+        }
+        return replace(self, beam_size=1, sample=False, **neutral)  # type: ignore[arg-type]
 
 
 BEAM = DecodingSettings()

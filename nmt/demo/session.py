@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt import alignment
 from nmt.attention import holding
 from nmt.attention.masks import padding_mask
-from nmt.decoding import BEAM, Constraints, DecodingSettings, force_decode, search
+from nmt.decoding import Constraints, DecodingSettings, force_decode, search
 from nmt.decoding.constraints import log_softmax
 from nmt.errors import UserError
 from nmt.plotting import Sentence
@@ -111,8 +111,8 @@ class Explored:
 class Explorer:
     """A run with a decoding method, for exploring its translations."""
 
-    def __init__(self, run: Run, decoding: DecodingSettings = BEAM) -> None:
-        self.run, self.decoding = run, decoding
+    def __init__(self, run: Run, decoding: DecodingSettings | None = None) -> None:
+        self.run, self.decoding = run, decoding or run.decoding
 
     @property
     def num_layers(self) -> int:
@@ -137,7 +137,7 @@ class Explorer:
         mask = padding_mask(src, model.pad_id)
         memory = model.encode(src, mask)
         state = model.init_state(memory)
-        settings = self._settings(choices, DecodingSettings(beam_size=1))
+        settings = self._settings(choices, self.decoding.greedy)
         constraints = Constraints(model, mask.sum(dim=1), settings, self.run.pad([prefix]))
         piece = src.new_full((1,), model.bos_id)
         ids: list[int] = []

@@ -18,7 +18,6 @@ from torch.utils import _pytree as pytree
 
 from nmt import kernels
 from nmt.attention.masks import padding_mask
-from nmt.decoding import BEAM
 from nmt.errors import UserError
 from nmt.files import json_text
 from nmt.models.base import Translator
@@ -74,8 +73,8 @@ def write(run: Run, directory: Path) -> str:
         **{name: getattr(tokenizer, name) for name in ("joint", "lowercase", "pad_id", "bos_id", "eos_id")},
         "max_source_pieces": min(MOST_PIECES, model.max_length or MOST_PIECES),
         "max_target_pieces": model.max_length,  # null: any number
-        "max_length_ratio": BEAM.max_length_ratio,
-        "max_length_extra": BEAM.max_length_extra,
+        "max_length_ratio": run.decoding.max_length_ratio,
+        "max_length_extra": run.decoding.max_length_extra,
     }
     (directory / "config.json").write_text(json_text(config), "utf-8")
     shutil.copy(Path(__file__).with_name("onnx_translate.py"), directory / SCRIPT)

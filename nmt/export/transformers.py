@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from nmt.data import tokenizer as own
-from nmt.decoding import BEAM
 from nmt.errors import UserError
 from nmt.export.transformer import Parts, layers, parts_of, table
 from nmt.layers.transformer import DecoderLayer
@@ -71,7 +70,7 @@ def write(run: Run, directory: Path) -> str:
     _load(theirs, _weights(parts))
     theirs.generation_config = GenerationConfig(
         max_length=length,
-        num_beams=BEAM.beam_size,
+        num_beams=run.decoding.beam_size,
         suppress_tokens=[tokenizer.pad_id, tokenizer.bos_id],
         **special,
     )

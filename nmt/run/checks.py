@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
-from nmt.decoding import DecodingSettings, search
+from nmt.decoding import DecodingSettings, length_limits, search
 from nmt.errors import UserError
 from nmt.models.base import Translator
 
@@ -18,6 +19,19 @@ def check_case(scorers: Mapping[str, Any], *, lowercase: bool) -> None:
                 f"data.tokenizer.lowercase=true makes translations in lower case, and metrics.{name} counts case: give "
                 f"metrics.{name}.lowercase=true"
             )
+
+
+def count_above_limit(
+    settings: DecodingSettings, translator: Translator, src_lengths: Any, tgt_lengths: Any
+) -> int:
+    """The number of references, of these numbers of pieces with the end of sentence, that no search could give."""
+    of_model = None if translator.max_length is None else translator.max_length - 1
+    cap = min((each for each in (settings.max_length, of_model) if each is not None), default=None)
+    sizes, place = np.unique(src_lengths, return_inverse=True)
+    limits = length_limits(
+        torch.from_numpy(sizes), ratio=settings.max_length_ratio, extra=settings.max_length_extra, cap=cap
+    )
+    return int((np.asarray(tgt_lengths) - 1 > limits.numpy()[place]).sum())
 
 
 def check_decoding(settings: DecodingSettings, translator: Translator, *, num_best: int = 1) -> None:

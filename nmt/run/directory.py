@@ -1,6 +1,7 @@
 """A run directory as an object: built by training, then all that is needed to translate, align and score."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from nmt.errors import UserError
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.aligning import AligningModel
-from nmt.run.building import build_translator, quantise, reads_lowercase
+from nmt.run.building import build, build_parts, build_translator, quantise, reads_lowercase
 from nmt.run.checks import check_case
 from nmt.run.data import read_whole, stored_data
 from nmt.run.device import pick_device
@@ -112,30 +113,34 @@ class Run(TranslatingModel, AligningModel):
         src, tgt = (OmegaConf.select(self.config, f"data.{key}") for key in ("src_lang", "tgt_lang"))
         return None if None in (src, tgt) else (str(src), str(tgt))
 
+    @cached_property
+    def decoding(self) -> DecodingSettings:  # type: ignore[override]
+        """How the run was scored at the end of its training."""
+        stored = self.config and self.config.get("decoding")
+        return build(stored) if stored else BEAM
+
     def score(
         self,
         dataset: Any,
-        decoding: DecodingSettings = BEAM,
+        decoding: DecodingSettings | None = None,
         *,
         scorers: Mapping[str, Any] | None = None,
         num_bootstrap: int = 1000,
         show_progress: bool = False,
     ) -> tuple[dict[str, Any], list[Translation]]:
-        """Scores of a split's translations by `scorers`, else BLEU, chrF and TER; with gold alignments, its AER.
+        """Scores of a split's translations by `scorers`, else by the run's own metrics; with gold alignments, its AER.
 
         `references` is the digest of sources and references: scores with the same one compare. Raises UserError for a
         scorer that counts case where the tokenizer lower-cases text.
         """
-        check_case(scorers or {}, lowercase=self.tokenizer.lowercase)
+        if scorers is None:
+            scorers = build_parts(self.config.metrics, trusted=self.trusted)
+        check_case(scorers, lowercase=self.tokenizer.lowercase)
         sources, references = list(dataset["src"]), list(dataset["tgt"])
         translations = self.translate(sources, decoding, need_weights=False, show_progress=show_progress)
         hypotheses = [each.text for each in translations]
-        scores: dict[str, Any] = (
-            metrics.score(
-                hypotheses, references, num_bootstrap=num_bootstrap, lowercase=self.tokenizer.lowercase
-            )
-            if scorers is None
-            else metrics.score_with(scorers, hypotheses, references, num_bootstrap=num_bootstrap)
+        scores: dict[str, Any] = metrics.score_with(
+            scorers, hypotheses, references, num_bootstrap=num_bootstrap
         )
         scores["num_sentences"] = len(sources)
         scores["references"] = metrics.digest(sources, references)

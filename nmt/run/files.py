@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from nmt.errors import UserError, WriteError
 from nmt.files import write_together
 from nmt.run.checkpoints import kept_files
-from nmt.settings import SPLITS, flat
+from nmt.settings import SPLITS, flat, say
 
 try:
     import fcntl
@@ -53,6 +53,20 @@ def load_config(directory: Path) -> DictConfig:
         raise
     assert isinstance(config, DictConfig)
     return config
+
+
+def stored_settings(runs: Sequence[str | Path], group: str) -> DictConfig:
+    """The settings of a group that runs store. Raises UserError if two of them differ, naming both."""
+    first, *others = (load_config(Path(run)).get(group) for run in runs)
+    for run, other in zip(runs[1:], others, strict=True):
+        if other != first:
+            here, there = (flat(OmegaConf.to_container(each)) for each in (first, other))
+            key = next(key for key in {**here, **there} if here.get(key) != there.get(key))
+            raise UserError(
+                f"{runs[0]} and {run} store different {group} ({key}: {say(here.get(key))} and {say(there.get(key))}): "
+                f"give {group}=CHOICE, with {group}.KEY=VALUE for what it should be"
+            )
+    return first
 
 
 @contextlib.contextmanager

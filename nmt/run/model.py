@@ -7,11 +7,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding import BEAM, DecodingSettings
 from nmt.models.base import Translator
 
 
 class Model:
     """A translator in evaluation mode, and the tokenizer of its text."""
+
+    decoding: DecodingSettings = BEAM  # how it translates if nothing else is said
 
     def __init__(self, tokenizer: Tokenizer, translator: Translator) -> None:
         self.tokenizer, self.translator = tokenizer, translator.eval()

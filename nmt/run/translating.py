@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from nmt import alignment
-from nmt.decoding import BEAM, DecodingSettings, Hypothesis, PrefixError, search
+from nmt.decoding import DecodingSettings, Hypothesis, PrefixError, search
 from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length
 from nmt.run.translation import Translation
@@ -36,7 +36,7 @@ class TranslatingModel(Model):
     def translate(
         self,
         lines: Iterable[str],
-        decoding: DecodingSettings = BEAM,
+        decoding: DecodingSettings | None = None,
         *,
         num_best: int = 1,
         prefixes: Sequence[str] | None = None,
@@ -48,12 +48,13 @@ class TranslatingModel(Model):
     ) -> list[Translation]:
         """Translate each line, in order: one Translation a line, an empty one for an empty line.
 
-        With `num_best` above 1, `.others` holds the other hypotheses, best first (or in the order drawn). Each
-        translation begins with its line of `prefixes`. A line of more than `MOST_PIECES` pieces is cut into its
-        sentences, and these at words, into parts, which are translated by themselves and joined (of a document, which
-        may be longer, sentences are left out); a warning counts lines from `first_line`. A line that is empty or was
-        cut has no others. Without `need_weights` translations have no attention, and come sooner. Their words are
-        `units` (`alignment.choose_units`). Raises UserError for settings that do not fit the model.
+        Without `decoding`, the search is that of the run's own scores. With `num_best` above 1, `.others` holds the
+        other hypotheses, best first (or in the order drawn). Each translation begins with its line of `prefixes`. A
+        line of more than `MOST_PIECES` pieces is cut into its sentences, and these at words, into parts, which are
+        translated by themselves and joined (of a document, which may be longer, sentences are left out); a warning
+        counts lines from `first_line`. A line that is empty or was cut has no others. Without `need_weights`
+        translations have no attention, and come sooner. Their words are `units` (`alignment.choose_units`). Raises
+        UserError for settings that do not fit the model.
         """
         check_lines(lines=lines, prefixes=prefixes)
         lines = list(lines)
@@ -82,7 +83,7 @@ class TranslatingModel(Model):
                 begun,
                 _flat([[number] * len(own) for number, own in zip(numbers, parts, strict=True)]),
                 _flat([[of_line] * len(own) for of_line, own in zip(chosen, parts, strict=True)]),
-                decoding,
+                decoding or self.decoding,
                 units=units,
                 num_best=num_best,
                 max_tokens=max_tokens,

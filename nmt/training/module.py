@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from nmt import kernels, ranks
 from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch, of_few_shapes
+from nmt.decoding import BEAM, DecodingSettings
 from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
 from nmt.models.base import Translator
@@ -46,6 +47,7 @@ class TranslationModule(L.LightningModule):
         label_smoothing: float,
         guided_alignment: float,
         r_drop: float = 0.0,
+        decoding: DecodingSettings = BEAM,
     ) -> None:
         super().__init__()
         if guided_alignment and not translator.has_attention:
@@ -65,6 +67,7 @@ class TranslationModule(L.LightningModule):
         self.label_smoothing = label_smoothing
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
+        self.decoding = decoding  # of the final scores; validation keeps its limits
         self._recorder = kernels.Recorder()
         # The CPU must know how many sentences a document has, and random numbers are set back to compute a layer again.
         self._recordable = not translator.reads_documents and not any(

@@ -44,6 +44,7 @@ from nmt.training.checks import (
     check_rules,
     check_stream,
 )
+from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
@@ -111,7 +112,9 @@ def train(
         datamodule = make_datamodule(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )
+    set_length_ratio(cfg, datamodule)
     module = make_module(cfg, tokenizer, datamodule, trainer)
+    warn_of_long_references(module.decoding, module.translator, datamodule, splits)
     if origin is not None:
         load_weights(module.translator, weights)
         log_differences(there.model, cfg.model)
@@ -208,6 +211,7 @@ def make_module(
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
         r_drop=cfg.r_drop,
+        decoding=build(cfg.decoding),
     )
     # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
     trainer.precision_plugin.convert_module(module)

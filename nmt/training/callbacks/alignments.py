@@ -21,7 +21,6 @@ from nmt.run.translating import TranslatingModel
 from nmt.settings import Whole
 from nmt.training.callbacks.trackers import log_image
 
-_GREEDY = DecodingSettings(beam_size=1)
 MOST_FRAMES = 100  # per animation, so that its file does not grow with the length of training
 
 
@@ -83,7 +82,7 @@ class DrawAlignments(Callback):
             for row in rows:
                 self._draw(trainer, model, data, row)
             if rows:
-                self._remember(trainer, model, data, rows, collected)
+                self._remember(trainer, model, data, rows, collected, pl_module.decoding.greedy)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
@@ -114,11 +113,12 @@ class DrawAlignments(Callback):
         data: TranslationDataModule,
         rows: list[int],
         weights: dict[int, torch.Tensor],
+        decoding: DecodingSettings,
     ) -> None:
         """Add this validation to the run's history."""
         examples = [data.val_text[row] for row in rows]
         sources, targets = ([each[side] for each in examples] for side in ("src", "tgt"))
-        greedy = TranslatingModel(model.tokenizer, model.translator).translate(sources, _GREEDY)
+        greedy = TranslatingModel(model.tokenizer, model.translator).translate(sources, decoding)
         between = [
             model.between(weights[row].numpy(), each["src"], each["tgt"], units=_units(each))
             .weights[None]

@@ -14,7 +14,7 @@ from nmt.training.callbacks.trackers import log_image, log_table
 
 
 class ScoreValidation(Callback):
-    """BLEU and chrF of greedy translations, detokenised, against the untouched references.
+    """BLEU and chrF of greedy translations, with the run's length limits, against the untouched references.
 
     Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. `bleu` and `chrf`
     are the test set's metrics, so that the best checkpoint is chosen by them; None is the usual one, which ignores
@@ -51,7 +51,9 @@ class ScoreValidation(Callback):
             if number == num_batches:
                 break
             try:
-                hypotheses = greedy_search(pl_module.translator, batch.src.to(pl_module.device))
+                hypotheses = greedy_search(
+                    pl_module.translator, batch.src.to(pl_module.device), pl_module.decoding.greedy
+                )
             except FloatingPointError as error:
                 raise UserError(
                     f"validation after step {trainer.global_step}: {error}: lower optimizer.lr or "

@@ -1,0 +1,46 @@
+"""The length limit of the search: it follows the training text, and references above it are counted."""
+
+import logging
+from typing import Any
+
+from omegaconf import DictConfig
+
+from nmt.data import pairs
+from nmt.data.datamodule import TranslationDataModule
+from nmt.decoding import DecodingSettings
+from nmt.decoding.settings import LEAST_RATIO
+from nmt.models.base import Translator
+from nmt.run.checks import count_above_limit
+
+log = logging.getLogger(__name__)
+
+
+def set_length_ratio(cfg: DictConfig, datamodule: TranslationDataModule) -> None:
+    """Set a `decoding.max_length_ratio` of null to that of the training text, from 2 to `data.max_ratio`."""
+    if cfg.decoding.max_length_ratio is None:
+        ratio = pairs.length_ratio(*datamodule.training_lengths(), extra=cfg.decoding.max_length_extra)
+        cfg.decoding.max_length_ratio = max(LEAST_RATIO, min(ratio, cfg.data.max_ratio))
+
+
+def warn_of_long_references(
+    decoding: DecodingSettings,
+    translator: Translator,
+    datamodule: TranslationDataModule,
+    splits: dict[str, Any],
+) -> None:
+    """Count the references that have more pieces than a translation may have, in one warning if there are any.
+
+    Up to one in a thousand of the training pairs, which a measured limit leaves out, do not count.
+    """
+    lengths = {"train": datamodule.training_lengths(), "val": datamodule.rows("val")[1:]}
+    if "test" in splits:
+        lengths["test"] = pairs.lengths(pairs.encode(splits["test"], datamodule.tokenizer))
+    counts = {split: count_above_limit(decoding, translator, *each) for split, each in lengths.items()}
+    if counts["train"] <= len(lengths["train"][0]) // 1000:
+        counts["train"] = 0
+    if found := [f"{n:,} of {len(lengths[split][0]):,} in {split}" for split, n in counts.items() if n]:
+        log.warning(
+            "references with more pieces than a translation may have (decoding.max_length_ratio=%g x source + "
+            "max_length_extra=%g): %s. Raise decoding.max_length_ratio",
+            *(decoding.max_length_ratio, decoding.max_length_extra, ", ".join(found)),
+        )
