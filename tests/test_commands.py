@@ -266,7 +266,9 @@ def test_evaluate_repeats_the_scores_of_training_also_after_a_move(run_dir, work
     quick = ["split=val", "decoding=greedy", "num_bootstrap=0", "data=grammar", "data.num_val=2"]
     ended = run_composed("evaluate", f"run={moved}", f"output={moved}/", *quick)
     assert ended.status == 0, ended.err
-    scores = json.loads((moved / "metrics_val.json").read_text("utf-8"))
+    [file] = (moved / "evaluations").glob("*/metrics_val.json")
+    assert str(file) in ended.out
+    scores = json.loads(file.read_text("utf-8"))
     assert (scores["split"], scores["data"]["reader.num_val"]) == ("val", 2)
     assert "data" not in found
     assert scores["bleu"]["ci"] is None

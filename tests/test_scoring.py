@@ -1,19 +1,27 @@
 """How a run is scored: tokenisation, length limits, and the files of scores."""
 
+import json
+import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from nmt import metrics
+from nmt.comparison.runs import read_run
 from nmt.data.pairs import length_ratio
 from nmt.decoding import BEAM, Constraints, DecodingSettings
 from nmt.run.checks import count_above_limit
+from nmt.run.directory import Run
 from nmt.training.checks import check_references
 from nmt.training.lengths import set_length_ratio, warn_of_long_references
-from tests.commands import compose
+from tests.commands import compose, refused, run_composed
+from tests.test_align import SMALL, SOURCES, TARGETS, make_run
 
 REFERENCES = {
     "zh": ["老人在家里看书。", "孩子们在公园里玩。", "她买了三个苹果。"],
@@ -128,3 +136,144 @@ def test_references_above_the_limit_are_said_in_one_line(caplog):
     caplog.clear()
     warn_of_long_references(BEAM, SimpleNamespace(max_length=None), data, {})
     assert not caplog.text
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory) -> Path:
+    """A run with random weights that stores other metrics and decoding than the usual, with the scores of its test."""
+    workspace = tmp_path_factory.mktemp("scored")
+    for split in ("test", "val"):
+        for lang, lines in (("en", SOURCES), ("vi", TARGETS)):
+            (workspace / f"{split}.{lang}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    directory = make_run(workspace / "run", *SMALL)
+    config = OmegaConf.load(directory / "config.yaml")
+    config.data = compose(
+        *("train", "data=files", "data.src_lang=en", "data.tgt_lang=vi", f"data.path={workspace}"),
+        f"data.cache_dir={workspace / 'cache'}",
+    ).data
+    OmegaConf.resolve(config)
+    config.metrics.bleu.tokenize, config.metrics.chrf.word_order, config.decoding.beam_size = "char", 2, 2
+    config.decoding.max_length_ratio = 3.0
+    OmegaConf.save(config, directory / "config.yaml")
+    assert scores_of(directory)[0] == directory / "metrics.json"
+    return directory
+
+
+def scores_of(directory: Path, *overrides: str) -> tuple[Path, dict]:
+    """Evaluate a run: the file that the command names, and what it holds."""
+    ended = run_composed("evaluate", f"run={directory}", "device=cpu", *overrides)
+    assert ended.status == 0, ended.err
+    [named] = re.findall(r"^written to (.*metrics\S*\.json), ", ended.out, re.MULTILINE)
+    return Path(named), json.loads(Path(named).read_text("utf-8"))
+
+
+def test_evaluate_scores_by_the_runs_own_metrics_and_search(scored):
+    _, scores = scores_of(scored, "split=val")
+    assert "tok:char" in scores["bleu"]["signature"]
+    assert "nw:2" in scores["chrf"]["signature"]
+    assert (scores["decoding"]["beam_size"], scores["decoding"]["max_length_ratio"]) == (2, 3)
+    assert Run.load(scored).decoding == DecodingSettings(**scores["decoding"])
+    python, _ = Run.load(scored, device="cpu").score(Run.load(scored).split("val"))
+    assert python["bleu"] == scores["bleu"]
+    _, other = scores_of(scored, "metrics.bleu.tokenize=13a", "decoding=greedy")
+    assert "tok:13a" in other["bleu"]["signature"]
+    assert "nw:2" in other["chrf"]["signature"]
+    assert (other["decoding"]["beam_size"], other["decoding"]["max_length_ratio"]) == (1, 3)
+    _, whole = scores_of(scored, "metrics=classification")
+    assert "exact_match" in whole
+    assert "bleu" not in whole
+
+
+CHANGES = {
+    "another search": ["decoding=greedy", "num_bootstrap=0"],
+    "one setting": ["decoding.length_alpha=0.5"],
+    "no interval": ["num_bootstrap=0"],
+    "bytes": ["int8=true"],
+    "other metrics": ["metrics.chrf.word_order=0"],
+    "fewer metrics": ["~metrics.ter"],
+    "another checkpoint": ["checkpoint=CHECKPOINT"],
+    "other data": ["data.path=ELSEWHERE"],
+    "the place itself": ["output=RUN", "decoding.beam_size=3"],
+}
+
+
+@pytest.mark.parametrize("overrides", CHANGES.values(), ids=CHANGES)
+def test_other_scores_are_written_beside_those_of_the_training(overrides, scored, tmp_path):
+    before = {name: (scored / name).read_bytes() for name in ("metrics.json", "hypotheses.txt")}
+    shutil.copy(scored / "checkpoints" / "best.ckpt", tmp_path / "other.ckpt")
+    for file in scored.parent.glob("test.*"):
+        shutil.copy(file, tmp_path)
+    places = {"CHECKPOINT": tmp_path / "other.ckpt", "ELSEWHERE": tmp_path, "RUN": scored}
+    for name, place in places.items():
+        overrides = [each.replace(name, str(place)) for each in overrides]
+    file, _ = scores_of(scored, *overrides)
+    assert file.parent.parent == scored / "evaluations"
+    assert (file.parent / "hypotheses.txt").exists()
+    assert {name: (scored / name).read_bytes() for name in before} == before
+    again, _ = scores_of(scored, *overrides)
+    assert again == file
+    # compare.py takes the folder for a run, also when the run has moved
+    moved = tmp_path / "moved"
+    shutil.copytree(scored, moved)
+    assert read_run(moved / file.parent.relative_to(scored), "test").config == OmegaConf.load(
+        moved / "config.yaml"
+    )
+
+
+def test_changed_settings_name_the_folder(scored):
+    for overrides, name in (
+        (["decoding.beam_size=3", "num_bootstrap=0"], "beam_size-3_num_bootstrap-0"),
+        (["metrics.chrf.word_order=0"], "chrf.word_order-0"),
+        (["metrics=classification"], "metrics-exact_match+macro_f1"),
+    ):
+        assert scores_of(scored, *overrides)[0].parent.name == name
+    file, _ = scores_of(scored, "decoding.beam_size=3", "split=val")
+    assert file == scored / "evaluations" / "beam_size-3" / "metrics_val.json"
+
+
+def test_the_same_scoring_again_may_replace_the_file_and_other_text_does_not(scored):
+    file, scores = scores_of(scored)
+    assert file == scored / "metrics.json"
+    assert scores["checkpoint"] == "best"
+    assert scores_of(scored, f"checkpoint={scored / 'checkpoints' / 'best.ckpt'}")[0] == file
+    text = scored.parent / "test.vi"
+    before = text.read_bytes()
+    try:
+        text.write_text(before.decode().replace("nhà", "cửa"), "utf-8")
+        assert scores_of(scored)[0].parent.parent == scored / "evaluations"
+    finally:
+        text.write_bytes(before)
+    assert json.loads(file.read_text("utf-8")) == scores
+
+
+def test_an_ensemble_of_runs_with_different_metrics_must_be_told_which(scored, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(scored, other)
+    config = OmegaConf.load(other / "config.yaml")
+    config.metrics.bleu.tokenize = "zh"
+    OmegaConf.save(config, other / "config.yaml")
+    ensemble = [f"run=[{scored},{other}]", f"output={tmp_path / 'scores'}", "num_bootstrap=0", "device=cpu"]
+    refused(
+        run_composed("evaluate", *ensemble),
+        str(scored),
+        str(other),
+        "bleu.tokenize",
+        "char",
+        "zh",
+        "metrics=",
+    )
+    assert run_composed("evaluate", *ensemble, "metrics=translation").status == 0
+
+
+def test_a_metric_that_the_run_does_not_store_is_chosen_with_its_group(scored, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(scored, other)
+    config = OmegaConf.load(other / "config.yaml")
+    config.metrics = compose("train", "metrics=classification").metrics
+    OmegaConf.resolve(config)
+    OmegaConf.save(config, other / "config.yaml")
+    refused(
+        run_composed("evaluate", f"run={other}", "metrics.bleu.tokenize=zh"),
+        "metrics.bleu.tokenize",
+        "metrics=",
+    )

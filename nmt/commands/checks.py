@@ -109,9 +109,10 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     check_run(cfg)
     take_stored(cfg, "decoding", overrides)
     take_stored(cfg, "metrics", overrides)
-    runs = [cfg.run] if isinstance(cfg.run, str) else []  # an ensemble is none of its members
-    its_own = cfg.output is None or Path(cfg.output).resolve() in [Path(each).resolve() for each in runs]
-    if not its_own and (Path(cfg.output) / "config.yaml").exists():
+    # An ensemble is none of its members
+    if None not in (cfg.output, cfg.run) and Path(cfg.output).resolve() == Path(str(cfg.run)).resolve():
+        cfg.output = None
+    if cfg.output is not None and (Path(cfg.output) / "config.yaml").exists():
         raise UserError(
             f"output={cfg.output} is the directory of a run, whose scores these are not: give another"
         )

@@ -2,53 +2,107 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
-from nmt.run.building import build, make_scorers
+from nmt.run.building import build, build_parts, metrics_of
 from nmt.run.checks import check_decoding
 from nmt.run.data import stored_data
 from nmt.run.directory import Run, open_run
-from nmt.run.scores import report, write_scores
+from nmt.run.files import find_checkpoint, score_files
+from nmt.run.scores import folder_name, is_repeated, report, write_scores
 from nmt.settings import flat
+
+EVALUATIONS = "evaluations"  # within a run directory: scores that were made otherwise than its training's
+USUAL = {"average": None, "int8": False, "num_bootstrap": 1000}
 
 
 def evaluate(cfg: DictConfig) -> dict:
-    """Translate the split, write metrics.json and hypotheses.txt to the run directory or `output`, print the scores."""
+    """Translate the split, print the scores, and write them beside those of the training."""
     how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
     run = open_run(cfg.run, **how)
     decoding = build(cfg.decoding)
     check_decoding(decoding, run.translator)
     dataset = run.split(cfg.split, data_config(run, cfg.data))
+    metrics = metrics_of(cfg, run.config.data)
     scores, translations = run.score(
         dataset,
         decoding,
-        scorers=make_scorers(cfg, lowercase=run.tokenizer.lowercase),
+        scorers=build_parts(metrics, trusted=cfg.trusted),
         num_bootstrap=cfg.num_bootstrap,
         show_progress=True,
     )
     scores["decoding"] = asdict(decoding)
     weights = ""
     if cfg.average is None:
-        scores["checkpoint"] = cfg.checkpoint
+        scores["checkpoint"] = checkpoint_name(cfg)
     else:
         scores["average"] = cfg.average
         weights = f", mean of the last {cfg.average} checkpoints"
     if cfg.int8:
         scores["int8"] = True
-    data = flat(OmegaConf.to_container(cfg.data, resolve=True))
-    if given := {key: value for key, value in data.items() if value is not None}:
+    if given := given_data(cfg):
         scores["data"] = given
     if not isinstance(cfg.run, str):
         scores["ensemble"] = [str(Path(each).resolve()) for each in cfg.run]
-    elif cfg.output is not None:
-        scores["run"] = str(Path(cfg.run).resolve())
-    output = Path(cfg.run if cfg.output is None else cfg.output)
+        output = Path(cfg.output)
+    else:
+        output = place(cfg, scores, changed_settings(cfg, run, decoding, metrics))
+        if output != Path(cfg.run):
+            scores["run"] = str(Path(cfg.run).resolve()) if cfg.output else "../.."
     output.mkdir(parents=True, exist_ok=True)
-    write_scores(output, cfg.split, scores, translations)
+    trained_in = Path(cfg.run) if isinstance(cfg.run, str) else None
+    file = write_scores(output, cfg.split, scores, translations, trained_in=trained_in)
     print(f"{cfg.split} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{report(scores)}")
+    print(f"written to {file}, with the translations beside it")
     return scores
+
+
+def given_data(cfg: DictConfig) -> dict[str, Any]:
+    """The settings of the data that are given in place of the run's own."""
+    data = flat(OmegaConf.to_container(cfg.data, resolve=True))
+    return {key: value for key, value in data.items() if value is not None}
+
+
+def checkpoint_name(cfg: DictConfig) -> str:
+    """best or last, if the weights are the run's, else the file that is given."""
+    if not isinstance(cfg.run, str):
+        return cfg.checkpoint
+    file = find_checkpoint(Path(cfg.run), cfg.checkpoint)
+    own = file.parent.resolve() == (Path(cfg.run) / "checkpoints").resolve()
+    return file.stem if own and file.stem in ("best", "last") else cfg.checkpoint
+
+
+def changed_settings(
+    cfg: DictConfig, run: Run, decoding: DecodingSettings, metrics: DictConfig
+) -> dict[str, Any]:
+    """The settings that are not those of the scores at the end of the run's training."""
+    usual = asdict(run.decoding)
+    changed = {f"decoding.{key}": value for key, value in asdict(decoding).items() if value != usual[key]}
+    here, there = ({k: v for k, v in each.items() if v is not None} for each in (metrics, run.config.metrics))
+    if here.keys() != there.keys():
+        changed["metrics"] = "+".join(map(str, here))
+    else:
+        stored, chosen = (flat(OmegaConf.to_container(each)) for each in (run.config.metrics, metrics))
+        changed |= {key: value for key, value in chosen.items() if value != stored.get(key)}
+    if cfg.average is None and checkpoint_name(cfg) != find_checkpoint(Path(cfg.run), "best").stem:
+        changed["checkpoint"] = checkpoint_name(cfg)
+    changed |= {key: cfg[key] for key, value in USUAL.items() if cfg[key] != value}
+    return changed | {f"data.{key}": value for key, value in given_data(cfg).items()}
+
+
+def place(cfg: DictConfig, scores: dict[str, Any], changed: dict[str, Any]) -> Path:
+    """The folder for a run's scores: `output`; else the run's own, if nothing is changed and it holds no other scores
+    of the split; else one within it that is named after what is changed."""
+    run_dir = Path(cfg.run)
+    if cfg.output is not None:
+        return Path(cfg.output)
+    if not changed and is_repeated(score_files(run_dir, cfg.split)[0], scores):
+        return run_dir
+    return run_dir / EVALUATIONS / folder_name(changed)
 
 
 def data_config(run: Run, chosen: DictConfig) -> DictConfig:

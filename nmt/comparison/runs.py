@@ -147,8 +147,8 @@ def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
     if (directory / "config.yaml").is_file():
         return directory
     made_by = scores.get("ensemble") or [scores.get("run")]
-    if isinstance(made_by[0], str) and (Path(made_by[0]) / "config.yaml").is_file():
-        return Path(made_by[0])
+    if isinstance(made_by[0], str) and (directory / made_by[0] / "config.yaml").is_file():
+        return directory / made_by[0]  # an absolute path stays as it is
     lost = (
         "its metrics.json does not say which run it scores"
         if made_by[0] is None

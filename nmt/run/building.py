@@ -5,7 +5,6 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
@@ -193,7 +192,12 @@ def build_parts(
 
 def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:
     """The scorers under `metrics` of a configuration; caseless for text in lower case unless it says otherwise."""
-    told: Any = deepcopy(config)
-    # What the scorers' own default reads
-    OmegaConf.update(told, "data.tokenizer.lowercase", lowercase, force_add=True)
-    return build_parts(told.metrics, trusted=config.trusted)
+    metrics = metrics_of(config, {"tokenizer": {"lowercase": lowercase}})
+    return build_parts(metrics, trusted=config.trusted)
+
+
+def metrics_of(config: DictConfig, data: Any) -> DictConfig:
+    """The settings under `metrics` of a configuration; what they take from `data` is read from there."""
+    resolved: Any = OmegaConf.create({"data": data, "metrics": OmegaConf.to_container(config.metrics)})
+    OmegaConf.resolve(resolved.metrics)
+    return resolved.metrics

@@ -101,18 +101,19 @@ def check_run(config: DictConfig, key: str = "run") -> None:
             raise UserError(f"{directory}: no such run directory")
         load_config(directory)
         if config.average is None:
-            _find_checkpoint(directory, config.checkpoint)
+            find_checkpoint(directory, config.checkpoint)
 
 
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:
     """The file that `checkpoint` (best, last or a path) names; without a best one the last, with a warning."""
-    file = _find_checkpoint(directory, checkpoint)
+    file = find_checkpoint(directory, checkpoint)
     if checkpoint == "best" and file.stem != "best":
         log.warning("%s has no best.ckpt yet: its last checkpoint is taken", directory)
     return file
 
 
-def _find_checkpoint(directory: Path, checkpoint: str) -> Path:
+def find_checkpoint(directory: Path, checkpoint: str) -> Path:
+    """The file that `checkpoint` names; without a best one the last."""
     names = {"best": ("best", "last"), "last": ("last",)}.get(checkpoint, ())
     files = [directory / "checkpoints" / f"{name}.ckpt" for name in names] or [Path(checkpoint)]
     for file in files:

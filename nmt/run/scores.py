@@ -1,7 +1,9 @@
 """Writing the scores of a run to files, and as lines for a person."""
 
 import contextlib
+import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +11,56 @@ from nmt import metrics
 from nmt.files import json_text, write_together
 from nmt.run.files import score_files
 from nmt.run.translation import Translation
+from nmt.settings import say
+
+# What scores depend on beside the run
+MADE_WITH = ("decoding", "checkpoint", "average", "int8", "data", "references")
 
 
 def write_scores(
-    directory: Path, split: str, scores: dict[str, Any], translations: list[Translation]
-) -> None:
-    """Write the `score_files` of a split."""
+    directory: Path,
+    split: str,
+    scores: dict[str, Any],
+    translations: list[Translation],
+    *,
+    trained_in: Path | None = None,
+) -> Path:
+    """Write the `score_files` of a split, with the cost of training as `trained_in` has it, and return the first."""
     scores_file, hypotheses_file = score_files(directory, split)
     text = "".join(f"{each.text}\n" for each in translations)
-    content = {"split": split, **_training(directory, split), **scores}
+    content = {"split": split, **_training(trained_in or directory, split), **scores}
     write_together({hypotheses_file: text, scores_file: json_text(content)})
+    return scores_file
+
+
+def is_repeated(file: Path, scores: dict[str, Any]) -> bool:
+    """True if a file of scores is missing or broken, or its scores were made in the same way as these."""
+    try:
+        before = json.loads(file.read_text("utf-8"))
+        return _made_with(before) == _made_with(scores)
+    except (OSError, ValueError, AttributeError):
+        return True
+
+
+def _made_with(scores: dict[str, Any]) -> dict[str, Any]:
+    signatures = {
+        name: result["signature"]
+        for name, result in scores.items()
+        if isinstance(result, dict) and "signature" in result
+    }
+    return {key: scores.get(key) for key in MADE_WITH} | signatures
+
+
+def folder_name(changed: dict[str, Any]) -> str:
+    """A name for scores whose settings are `changed`: beam_size-1_checkpoint-last, which Hydra reads without quotes.
+
+    A long one is cut, and ends in its digest.
+    """
+    name = "_".join(f"{key.removeprefix('decoding.')}-{say(value)}" for key, value in changed.items())
+    safe = re.sub(r"[^\w.+-]+", "-", name)
+    if safe != name or len(safe) > 80:
+        safe = f"{safe[:80]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return safe or "again"
 
 
 def _training(directory: Path, split: str) -> dict[str, Any]:
