@@ -169,7 +169,7 @@ def test_what_is_explored_is_what_the_run_translates(name, runs):
     assert found.sentence("pieces", 0, 1).weights.shape == (T, S)
     assert len(found.sentence("pieces").source) == S
     *_, greedy = explorer.stream(LINE)
-    assert greedy == runs[name].translate([LINE], DecodingSettings(beam_size=1))[0].text
+    assert greedy == runs[name].translate([LINE], SHORT.greedy)[0].text
 
 
 @pytest.mark.parametrize("name", ["gru", "transformer"])

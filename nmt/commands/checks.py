@@ -34,6 +34,8 @@ def take_stored(cfg: DictConfig, group: str, overrides: Sequence[str]) -> None:
     given = {key_of(each): each for each in overrides if key_of(each).split(".")[0] == group}
     # Members of an ensemble may be decoded otherwise than each was, but not be scored by the metrics of the first
     stored = stored_settings(runs if group == "metrics" and group not in given else runs[:1], group)
+    if stored is None:
+        return
     if group not in given:
         taken = deepcopy(stored)
         for key, override in given.items():
@@ -44,7 +46,7 @@ def take_stored(cfg: DictConfig, group: str, overrides: Sequence[str]) -> None:
             OmegaConf.update(taken, key.partition(".")[2], value, force_add=True)
         cfg[group] = taken
     if group == "decoding" and cfg.decoding.max_length_ratio is None:
-        cfg.decoding.max_length_ratio = stored.max_length_ratio
+        cfg.decoding.max_length_ratio = stored.get("max_length_ratio")
 
 
 def train(cfg: DictConfig, overrides: Sequence[str]) -> None:

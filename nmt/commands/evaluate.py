@@ -82,12 +82,15 @@ def changed_settings(
     """The settings that are not those of the scores at the end of the run's training."""
     usual = asdict(run.decoding)
     changed = {f"decoding.{key}": value for key, value in asdict(decoding).items() if value != usual[key]}
-    here, there = ({k: v for k, v in each.items() if v is not None} for each in (metrics, run.config.metrics))
+    here, there = (
+        {name: part for name, part in OmegaConf.to_container(each).items() if part is not None}  # type: ignore[union-attr]
+        for each in (metrics, run.config.get("metrics", OmegaConf.create()))
+    )
     if here.keys() != there.keys():
         changed["metrics"] = "+".join(map(str, here))
     else:
-        stored, chosen = (flat(OmegaConf.to_container(each)) for each in (run.config.metrics, metrics))
-        changed |= {key: value for key, value in chosen.items() if value != stored.get(key)}
+        stored = flat(there)
+        changed |= {key: value for key, value in flat(here).items() if value != stored.get(key)}
     if cfg.average is None and checkpoint_name(cfg) != find_checkpoint(Path(cfg.run), "best").stem:
         changed["checkpoint"] = checkpoint_name(cfg)
     changed |= {key: cfg[key] for key, value in USUAL.items() if cfg[key] != value}
