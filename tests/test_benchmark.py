@@ -21,7 +21,7 @@ from nmt import benchmark, kernels
 from nmt.benchmark import Product, TrainingStep, corpora, steps, subjects
 from nmt.benchmark.corpora import Start
 from nmt.commands import benchmark as command
-from nmt.commands import checks, growth, starts
+from nmt.commands import checks, growth, speedrun, starts
 from nmt.commands.settings import settle
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
@@ -582,3 +582,13 @@ def test_growth_changes_one_thing_at_a_time_and_tells_all(model, tmp_path, capsy
     printed = capsys.readouterr().out
     for text in ("target pieces/s", "pairs prepared/s", "exponent of seconds", "+0.00"):
         assert text in printed
+
+
+@pytest.mark.parametrize("start", [corpora.watch, speedrun.validations])
+def test_processes_import_nothing_from_the_working_directory(start, tmp_path, monkeypatch):
+    (tmp_path / "nmt").mkdir()
+    (tmp_path / "nmt/__init__.py").write_text("open('executed', 'w').close()", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="give a command"):  # of the installed package
+        start(starts.TRAIN[:-1], "a command")
+    assert not (tmp_path / "executed").exists()

@@ -1,6 +1,6 @@
 """Measurements of training and decoding: speed, memory, start-up, and efficiency of the matrix products."""
 
-from nmt.benchmark.corpora import Start, watch, write_corpus
+from nmt.benchmark.corpora import Start, safe_environment, watch, write_corpus
 from nmt.benchmark.growth import exponents, made_up_batches
 from nmt.benchmark.products import Product, count_products, products_of, products_seconds
 from nmt.benchmark.resources import peak_memory

@@ -1,5 +1,6 @@
 """Synthetic corpora of any size from the grammar's sentences, and processes measured in time and memory."""
 
+import os
 import random
 import subprocess
 import tempfile
@@ -41,11 +42,16 @@ def write_corpus(directory: Path, num_pairs: int, *, num_held_out: int = 300, se
     return sum((directory / f"train.{lang}").stat().st_size for lang in grammar.LANGUAGES)
 
 
+def safe_environment() -> dict[str, str]:
+    """The environment of this process, for Python processes that import nothing from the working directory."""
+    return {**os.environ, "PYTHONSAFEPATH": "1"}
+
+
 def watch(command: Sequence[str], what: str) -> Start:
     """Run a process to its end and measure it. Raises UserError with the last line of stderr if it fails."""
     started, peak = time.perf_counter(), 0
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=safe_environment())
         while process.poll() is None:
             peak = max(peak, held_memory(process.pid) or 0)
             time.sleep(_SECONDS_A_SAMPLE)

@@ -85,7 +85,7 @@ def run_command(name: str) -> None:
                 settle(cfg, name, HydraConfig.get().overrides.task)
                 check: Callable[[DictConfig, Sequence[str]], None] = getattr(checks, name)
                 check(cfg, HydraConfig.get().overrides.task)
-                if cfg.trusted:
+                if any(each.partition(".")[0] != "nmt" for each in cfg.trusted):
                     sys.path.append(os.getcwd())  # of a script it is the script's folder alone
                 return importlib.import_module(f"nmt.commands.{name}").main(cfg)
         except SystemExit as end:

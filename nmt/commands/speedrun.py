@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from nmt.benchmark import plain
+from nmt.benchmark import plain, safe_environment
 from nmt.commands.starts import TRAIN
 from nmt.errors import UserError
 from nmt.files import json_text
@@ -100,7 +100,9 @@ def validations(command: Sequence[str], name: str) -> list[Validation]:
     started, found = time.perf_counter(), []
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8", env=safe_environment()
+        ) as process,
     ):
         for line in process.stdout or ():
             if line.startswith('{"step"'):
