@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import hydra
+import nbformat
 import pytest
 import torch
 
@@ -248,6 +250,22 @@ def test_the_generated_pages_and_tables_are_up_to_date():
         [sys.executable, str(ROOT / "docs/generate.py"), "--check"], capture_output=True, text=True
     )
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    "chapter", sorted((ROOT / "docs/learn").glob("[0-9]*.md")), ids=lambda file: file.stem
+)
+def test_a_chapters_notebook_is_its_markdown_with_results(chapter):
+    source = runpy.run_path(str(ROOT / "docs/execute.py"))
+    kept, wanted = nbformat.read(chapter.with_suffix(".ipynb"), as_version=4), source["read"](chapter)
+    contents = [
+        [(cell.cell_type, cell.source, cell.metadata) for cell in each.cells] for each in (kept, wanted)
+    ]
+    assert contents[0] == contents[1], "run `make notebooks`"
+    for cell in kept.cells:
+        assert cell.cell_type != "code" or cell.execution_count, cell.source
+        assert all(output.output_type != "error" for output in cell.get("outputs", ()))
+    assert chapter.with_suffix(".ipynb").stat().st_size < source["MOST_BYTES"] == 500_000
 
 
 def test_every_record_says_where_it_comes_from():
