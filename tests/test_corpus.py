@@ -524,6 +524,26 @@ def test_a_cache_is_written_whole_or_not_at_all(tmp_path):
     assert list(zip(found["src"][:], found["tgt"][:], strict=True)) == pairs
 
 
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("*.arrow", lambda content: content.replace(b"mew", b"m\xffw")),
+        ("*.arrow", lambda content: content[: len(content) // 2]),
+        ("dataset_info.json", lambda content: b"{"),
+    ],
+    ids=["not UTF-8", "cut", "no JSON"],
+)
+def test_a_damaged_cache_is_named_and_what_to_do(tmp_path, name, damage):
+    keywords = {"key": "0" * 64, "split": "train", "cache_dir": tmp_path}
+    cached_dataset(lambda: [("cats mew", "mèo kêu")], **keywords)
+    [file] = tmp_path.rglob(name)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(UserError, match="broken") as refusal:
+        cached_dataset(lambda: [], **keywords)
+    assert str(tmp_path) in str(refusal.value)
+    assert "remove this folder" in str(refusal.value)
+
+
 # The Hub, without a network.
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,9 @@ from nmt.commands import checks
 from nmt.decoding import DecodingSettings
 from nmt.demo import views
 from nmt.demo.session import END, Choices, Explorer
+from nmt.errors import UserError
 from nmt.models.base import Translator
+from nmt.run import history as histories
 from nmt.run.building import build_translator
 from nmt.run.history import History
 from tests import test_documents as documents
@@ -330,6 +334,41 @@ def test_a_history_grows_by_one_validation_and_forgets_what_a_resumed_run_repeat
     assert first.is_series
     assert [each.title for each in first.sentences] == ["step 4", "step 8"]
     assert first.sentences[1].gold == [(0, 3)]
+
+
+def rewritten(file: Path, **changes: np.ndarray) -> None:
+    with np.load(file) as stored:
+        np.savez(file, **(dict(stored) | changes))
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:-30]), "zip"),
+        (lambda file: file.write_bytes(b""), "data"),
+        (lambda file: np.savez(file, steps=np.arange(2)), "rows"),
+        (lambda file: rewritten(file, source=np.array([None, "a"])), "pickle"),
+        (lambda file: rewritten(file, steps=np.array(["a", "b"])), "steps is <U1 [2]"),
+        (lambda file: rewritten(file, weights_1=np.zeros((1, 2, 2))), "weights is float64 [1, 2, 2]"),
+        (lambda file: rewritten(file, more=np.zeros(2000)), "bytes unpacked, more than 10,000"),
+    ],
+    ids=["cut", "empty", "missing", "objects", "type", "shape", "size"],
+)
+def test_a_damaged_history_is_refused_in_one_line(tmp_path, monkeypatch, damage, named):
+    monkeypatch.setattr(histories, "MOST_BYTES", 10_000)
+    run_dir = tmp_path / "run"
+    (run_dir / "alignments").mkdir(parents=True)
+    history(4, 8).save(run_dir / "alignments", "page")
+    History.load(run_dir / "alignments")
+    damage(run_dir / "alignments/history.npz")
+    with pytest.raises(UserError) as refusal:
+        History.load(run_dir / "alignments")
+    said = str(refusal.value)
+    assert "history.npz" in said
+    assert named in said
+    assert "\n" not in said
+    explorer = SimpleNamespace(run=SimpleNamespace(name="a run", directory=run_dir))
+    assert views.over_time(explorer) == escape(said)  # the page says it, and goes on
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ def cached_dataset(
 ) -> Dataset:
     """The data set of `rows()`, which is called only where the cache has none for `split` and `key`.
 
-    key: a hexadecimal digest of all that determines the rows. Raises UserError where `cache_dir` cannot be written to.
+    key: a hexadecimal digest of all that determines the rows. Raises UserError if `cache_dir` cannot be written to or
+    holds a damaged file.
     """
 
     def named() -> Iterator[dict[str, str]]:
@@ -27,15 +28,22 @@ def cached_dataset(
 
     directory = Path(cache_dir).expanduser()
     try:
-        return Dataset.from_generator(
+        dataset = Dataset.from_generator(
             named, cache_dir=str(directory), split=NamedSplit(split), fingerprint=f"{split}-{key[:32]}"
         )
-    except (DatasetGenerationError, OSError) as error:
-        cause = error.__cause__ if isinstance(error, DatasetGenerationError) else error
-        if not isinstance(cause, OSError):
-            raise cause or error from None
-        advice = "set data.cache_dir to a folder that can be written to"
-        raise UserError(f"{directory}: cannot write the cache ({cause.strerror}): {advice}") from error
+        dataset.data.validate(full=True)  # text is read without checks later on
+        return dataset
+    except Exception as error:  # datasets and pyarrow raise anything for files that are others or damaged
+        cause = (error.__cause__ or error) if isinstance(error, DatasetGenerationError) else error
+        if isinstance(cause, OSError) and cause.errno is not None:
+            advice = "set data.cache_dir to a folder that can be written to"
+            raise UserError(f"{directory}: cannot write the cache ({cause.strerror}): {advice}") from error
+        if isinstance(error, DatasetGenerationError):
+            raise cause from None
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UserError(
+            f"{directory}: a file of the cache is broken ({reason}): remove this folder"
+        ) from error
 
 
 def cached_tokenizer(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from nmt.demo.session import Choices, Explored, Explorer, Unit
+from nmt.errors import UserError
 from nmt.plotting import Group, alignment_page
 from nmt.plotting.sentence import Sentence, drawable
 from nmt.run.history import History
@@ -76,4 +77,6 @@ def over_time(explorer: Explorer) -> str:
         return (
             f"{escape(explorer.run.name)} has kept no history: it was trained without callbacks.alignments."
         )
+    except UserError as error:
+        return escape(str(error))
     return framed(history.groups(), explorer)

@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 
 from nmt import alignment
+from nmt.errors import UserError
 from nmt.files import write_together
 from nmt.plotting import Group, Sentence
 
 FILE, PAGE = "history.npz", "index.html"
 MOST_ON_PAGE = 100  # validations: the page must not grow with the length of training
+MOST_BYTES = 2**29  # of the arrays in memory, which a small file can exceed
+_ARRAYS: dict[str, tuple[Any, ...]] = {  # the kind of each array's elements, then its shape; None is any size
+    "steps": ("i", "N"), "rows": ("i", "K"), "source": ("U", "K"), "target": ("U", "K"),
+    "translations": ("U", "N", "K"), "aer": ("f", "N", "K"), "weights": ("f", "N", None, None), "gold": ("i", None, 2),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,20 +42,51 @@ class History:
 
     @classmethod
     def load(cls, directory: Path) -> "History":
-        """The history that `save` wrote. Raises OSError if there is none."""
-        with np.load(directory / FILE) as arrays:
-            number = len(arrays["rows"])
-            plain: dict[str, Any] = {
-                name: arrays[name] for name in ("steps", "rows", "source", "target", "translations", "aer")
-            }
-            each: dict[str, Any] = {
-                name: [arrays[f"{name}_{k}"] for k in range(number)] for name in ("weights", "gold")
-            }
-        return cls(**plain, **each)
+        """The history that `save` wrote. Raises FileNotFoundError if there is none, UserError if it is broken."""
+        try:
+            with (directory / FILE).open("rb") as file, np.load(file) as arrays:
+                size = sum(each.file_size for each in arrays.zip.infolist())
+                if size > MOST_BYTES:
+                    raise ValueError(f"{size:,} bytes unpacked, more than {MOST_BYTES:,}")
+                number = len(arrays["rows"])
+                plain: dict[str, Any] = {
+                    name: arrays[name]
+                    for name in ("steps", "rows", "source", "target", "translations", "aer")
+                }
+                each: dict[str, Any] = {
+                    name: [arrays[f"{name}_{k}"] for k in range(number)] for name in ("weights", "gold")
+                }
+            history = cls(**plain, **each)
+            history._check()
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # of numpy, zipfile and zlib, for a file that is another one or damaged
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UserError(f"{directory / FILE} is broken ({reason}): remove it") from error
+        return history
+
+    def _check(self) -> None:
+        """Raise ValueError for an array of another type or shape than the class says."""
+        num: dict[Any, int] = {"N": len(self.steps), "K": len(self.rows)}
+        for name, (kind, *sizes) in _ARRAYS.items():
+            arrays = getattr(self, name)
+            for array in arrays if isinstance(arrays, list) else [arrays]:
+                shape = [num.get(size, size) for size in sizes]
+                wrong = [
+                    size for size, found in zip(shape, array.shape, strict=False) if size not in (None, found)
+                ]
+                if wrong or array.ndim != len(shape) or array.dtype.kind != kind:
+                    raise ValueError(f"{name} is {array.dtype} {list(array.shape)}")
+                if kind == "U":
+                    array.astype(array.dtype.newbyteorder("<")).tobytes().decode(
+                        "utf-32-le"
+                    )  # numpy checks no letter
 
     def after(self, earlier: "History") -> "History":
         """`earlier` followed by this one. Overlapping steps of `earlier` are dropped: a resumed run validates again."""
-        if not np.array_equal(self.rows, earlier.rows) or not np.array_equal(self.source, earlier.source):
+        if [each.shape[1:] for each in self.weights] != [each.shape[1:] for each in earlier.weights] or not (
+            np.array_equal(self.rows, earlier.rows) and np.array_equal(self.source, earlier.source)
+        ):
             return self
         kept = earlier.steps < self.steps.min()
         joined: dict[str, Any] = {

@@ -1,5 +1,6 @@
 """The callback that draws and measures the cross-attention at each validation."""
 
+import logging
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -15,11 +16,14 @@ from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import DecodingSettings
+from nmt.errors import UserError
 from nmt.run.aligning import AligningModel
-from nmt.run.history import FILE, History
+from nmt.run.history import History
 from nmt.run.translating import TranslatingModel
 from nmt.settings import Whole
 from nmt.training.callbacks.trackers import log_image
+
+log = logging.getLogger(__name__)
 
 MOST_FRAMES = 100  # per animation, so that its file does not grow with the length of training
 
@@ -135,8 +139,12 @@ class DrawAlignments(Callback):
             weights=between,
             gold=[_gold(example) for example in examples],
         )
-        if (self.directory / FILE).exists():
+        try:
             history = history.after(History.load(self.directory))
+        except FileNotFoundError:
+            pass
+        except UserError as error:  # an extra that is damaged does not end a training
+            log.warning("%s; it begins anew", error)
         page = plotting.alignment_page(history.groups(), title="Attention at each validation")
         history.save(self.directory, page)
 
