@@ -1,8 +1,9 @@
-# One command each, on a machine with Python 3.11 or newer; .venv is made where it is missing.
+# One command each, on a machine with Python 3.11 or newer; .venv is made if it is missing.
 PYTHON ?= python3
 BIN := .venv/bin
+TORCH = torch==2.13.0
 
-.PHONY: train test test-slow test-avx2 test-avx512 lint check docs reference pictures format mechanisms reproduction speedrun tensorboard demo setup clean
+.PHONY: train test test-slow test-avx2 test-avx512 lint check audit lock docs notebooks reference pictures format mechanisms reproduction speedrun tensorboard demo setup clean
 
 train: setup            ## the main job: train on the built-in corpus and score its test set
 	$(BIN)/python scripts/train.py $(ARGS)
@@ -27,18 +28,33 @@ test-avx512: export ONEDNN_MAX_CPU_ISA = AVX512_CORE
 test-avx512: setup      ## those that depend on it as a CPU with AVX-512, without VNNI or BF16, runs them
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(BY_PROCESSOR) $(ARGS)
 
-lint: setup             ## format, lint, types, imports
+lint: setup             ## format, lint, types, imports, dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry .
 
 check: lint             ## all that CI checks, but for the other processors
 	$(BIN)/python -m pytest -n 2
 
+# --strict: a package that the index does not know ends it too, as nothing was looked up then.
+audit: setup            ## list the installed packages in sbom.json (CycloneDX), and fail if one has a known vulnerability
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file sbom.json .venv
+	(grep -o '^[a-z][^\\]*' requirements.lock; echo '$(TORCH)') > .venv/pinned.txt
+	$(BIN)/pip-audit --strict --disable-pip --no-deps --progress-spinner off --requirement .venv/pinned.txt
+
+lock: setup             ## write requirements.lock again, with the newest versions that pyproject.toml allows
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-package torch \
+		--no-emit-package pip --extra dev --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+
 docs: setup             ## the documentation as pages to read offline, in docs/_build/html; warnings are errors
 	$(BIN)/python docs/generate.py --check
-	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+notebooks: setup        ## run the chapters of Learn and keep their results: ARGS=01_bottleneck runs one (all: minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/execute.py $(ARGS)
 
 reference: setup        ## write the generated pages of docs/ again, and the tables of results
 	$(BIN)/python docs/generate.py
@@ -77,11 +93,13 @@ tensorboard: setup      ## watch the runs on http://localhost:6006
 
 setup: .venv/.installed
 
-.venv/.installed: pyproject.toml constraints.txt
+# torch is installed by itself, unhashed: its builds (GPU, CPU, each system) come from several indexes.
+.venv/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 clean:                  ## remove the environment and caches, never logs

@@ -1,10 +1,15 @@
 """The built-in corpus written to files, and the command that does so."""
 
 import argparse
+import csv
+import io
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from nmt.alignment import format_pharaoh
 from nmt.data.grammar.sentences import MIN_WORDS, Pair, corpus
@@ -35,15 +40,18 @@ def write_files(directory: str | Path, splits: dict[str, list[Pair]], *, format:
 
 
 def _table(rows: Sequence[tuple[str, str, str]], format: str) -> str | bytes:
+    objects = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
     if format == "jsonl":
-        objects = (json.dumps(dict(zip(_COLUMNS, row, strict=True)), ensure_ascii=False) for row in rows)
-        return "".join(f"{each}\n" for each in objects)
-    import pandas as pd  # half a second, which generating sentences does not need
-
-    table = pd.DataFrame(rows, columns=_COLUMNS, dtype=str)
+        return "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in objects)
     if format == "parquet":
-        return table.to_parquet(index=False)
-    return table.to_csv(index=False, header=format == "csv", sep="," if format == "csv" else "\t")
+        stream = io.BytesIO()
+        columns = pa.schema([(name, pa.string()) for name in _COLUMNS])
+        pq.write_table(pa.Table.from_pylist(objects, columns), stream)
+        return stream.getvalue()
+    lines = io.StringIO()
+    writer = csv.writer(lines, delimiter="," if format == "csv" else "\t", lineterminator="\n")
+    writer.writerows([_COLUMNS, *rows] if format == "csv" else rows)
+    return lines.getvalue()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
