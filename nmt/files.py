@@ -39,6 +39,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         temporary.mkdir(parents=True)
         yield temporary
+        with contextlib.suppress(FileNotFoundError):
+            path.rmdir()  # Windows replaces no folder
         os.replace(temporary, path)
     except OSError as error:
         raise WriteError(path, error) from error

@@ -53,7 +53,7 @@ def watch(command: Sequence[str], what: str) -> Start:
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=safe_environment())
         while process.poll() is None:
-            peak = max(peak, held_memory(process.pid) or 0)
+            peak = max(peak, held_memory(process.pid))
             time.sleep(_SECONDS_A_SAMPLE)
         seconds = time.perf_counter() - started
         said.seek(0)

@@ -11,11 +11,10 @@ import torch
 from nmt.training.memory import give_back, held_memory
 
 
-def peak_memory(work: Callable[[], Any], device: torch.device) -> int | None:
+def peak_memory(work: Callable[[], Any], device: torch.device) -> int:
     """The most bytes held during `work()` beyond those held before: of the GPU, else of the process (sampled).
 
-    None on a CPU where the system does not tell. `work` runs once before it is watched, so that what libraries
-    keep for themselves is not counted.
+    `work` runs once before it is watched, so that what libraries keep for themselves is not counted.
     """
     work()
     gc.collect()
@@ -24,8 +23,6 @@ def peak_memory(work: Callable[[], Any], device: torch.device) -> int | None:
         held = torch.cuda.memory_allocated(device)
         work()
         return torch.cuda.max_memory_allocated(device) - held
-    if held_memory() is None:
-        return None
     give_back()
     with _sampled() as samples:
         work()
@@ -35,17 +32,17 @@ def peak_memory(work: Callable[[], Any], device: torch.device) -> int | None:
 @contextmanager
 def _sampled() -> Iterator[list[int]]:
     """A list that grows every millisecond by what this process holds."""
-    samples, left = [held_memory() or 0], threading.Event()
+    samples, left = [held_memory()], threading.Event()
 
     def sample() -> None:
         while not left.wait(0.001):
-            samples.append(held_memory() or 0)
+            samples.append(held_memory())
 
     thread = threading.Thread(target=sample)
     thread.start()
     try:
         yield samples
     finally:
-        samples.append(held_memory() or 0)
+        samples.append(held_memory())
         left.set()
         thread.join()

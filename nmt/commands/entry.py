@@ -125,11 +125,11 @@ def main() -> None:
 
 
 def _use_utf8() -> None:
-    """Texts go out as UTF-8, as they come in, whatever the terminal's own encoding. Raises UserError without output."""
+    """Write text as UTF-8 with \\n on every system, as it is read. Raises UserError without output."""
     if sys.stdout is None:
         raise UserError("standard output is closed: give it a file or a pipe")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors, newline="\n")
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115
 
@@ -184,6 +184,7 @@ def outlive_reader() -> None:
             raw if ours.write_through else io.BufferedWriter(raw),
             encoding="utf-8",
             errors=ours.errors,
+            newline="\n",
             line_buffering=ours.line_buffering,
             write_through=ours.write_through,
         )

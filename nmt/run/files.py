@@ -17,11 +17,6 @@ from nmt.files import write_together
 from nmt.run.checkpoints import kept_files
 from nmt.settings import SPLITS, flat, say
 
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
-
 log = logging.getLogger(__name__)
 
 
@@ -73,7 +68,9 @@ def stored_settings(runs: Sequence[str | Path], group: str) -> DictConfig:
 def claimed(run_dir: Path) -> Iterator[None]:
     """Hold a run directory while the block runs. Raises UserError where another process holds it: runs that start in
     one second have one name."""
-    if fcntl is None:
+    try:
+        import fcntl
+    except ImportError:  # on Windows, whose folders take no lock
         yield
         return
     run_dir.mkdir(parents=True, exist_ok=True)

@@ -54,7 +54,7 @@ def commit() -> str | None:
         return None
     try:
         described = subprocess.run(
-            ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True
+            ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, encoding="utf-8"
         )
     except OSError:  # no git
         return None

@@ -68,7 +68,7 @@ def end_children(trainer: L.Trainer) -> None:
     """End the processes that Lightning has started: they would wait for gradients that never come."""
     kill = getattr(trainer.strategy.launcher, "kill", None)
     if kill is not None:
-        kill(signal.SIGKILL)
+        kill(getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows SIGTERM does the same
 
 
 def port_in_use(error: Exception) -> str | None:

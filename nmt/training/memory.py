@@ -2,34 +2,38 @@
 
 import contextlib
 import ctypes
-import resource
 import sys
-from pathlib import Path
 
+import psutil
 import torch
 
 
-def held_memory(pid: int | None = None) -> int | None:
-    """Bytes that a process (by default this one) holds now, without mapped files, which the system can drop.
+def held_memory(pid: int | None = None) -> int:
+    """Bytes that a process (by default this one) holds now; 0 if it has ended.
 
-    None where the system does not tell (it is not Linux), or the process has ended.
+    On Linux without mapped files, which the system can drop.
     """
     try:
-        _, all_pages, mapped_pages, *_ = Path(f"/proc/{pid or 'self'}/statm").read_text().split()  # Linux
-    except OSError:
-        return None
-    return (int(all_pages) - int(mapped_pages)) * resource.getpagesize()
+        info = psutil.Process(pid).memory_info()
+    except psutil.NoSuchProcess:
+        return 0
+    return info.rss - getattr(info, "shared", 0)
 
 
 def most_memory() -> int:
     """The most bytes that this process has held at once, mapped files too."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        info = psutil.Process().memory_info()
+        return getattr(info, "peak_wset", info.rss)
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def give_back() -> None:
-    """Return memory to the system that was freed but that glibc keeps; of other C libraries there is nothing to do."""
-    with contextlib.suppress(OSError, AttributeError):
+    """Return memory to the system that was freed but that glibc keeps; other C libraries have no such call."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # TypeError: on Windows
         ctypes.CDLL(None).malloc_trim(0)
 
 

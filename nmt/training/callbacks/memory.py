@@ -10,7 +10,7 @@ from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
 from nmt.training.callbacks.randomness import random_state, set_random_state
-from nmt.training.memory import give_back, held_memory, is_out_of_memory, most_memory
+from nmt.training.memory import give_back, held_memory, is_out_of_memory
 
 OFTEN = 250  # batches
 
@@ -52,8 +52,7 @@ class LogMemory(Callback):
     """Logs the MiB that rank 0 holds at each validation, `train/memory`, so that a leak is seen.
 
     The C library's unused memory is returned to the system before, and every `OFTEN` batches. Mapped files, such as the
-    cached corpus, do not count. Where the system does not tell, it is the highest value so far. On a GPU,
-    `train/gpu_memory` is what torch holds of it.
+    cached corpus, do not count on Linux. On a GPU, `train/gpu_memory` is what torch holds of it.
     """
 
     def on_train_batch_end(
@@ -64,7 +63,7 @@ class LogMemory(Callback):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         give_back()
-        metrics = {"train/memory": (held_memory() or most_memory()) / 2**20}
+        metrics = {"train/memory": held_memory() / 2**20}
         if pl_module.device.type == "cuda":
             metrics["train/gpu_memory"] = torch.cuda.memory_reserved(pl_module.device) / 2**20
         for logger in trainer.loggers:
