@@ -78,9 +78,8 @@ class History:
                 if wrong or array.ndim != len(shape) or array.dtype.kind != kind:
                     raise ValueError(f"{name} is {array.dtype} {list(array.shape)}")
                 if kind == "U":
-                    array.astype(array.dtype.newbyteorder("<")).tobytes().decode(
-                        "utf-32-le"
-                    )  # numpy checks no letter
+                    letters = array.astype(array.dtype.newbyteorder("<")).tobytes()
+                    letters.decode("utf-32-le")  # numpy takes numbers that are no letters
 
     def after(self, earlier: "History") -> "History":
         """`earlier` followed by this one. Overlapping steps of `earlier` are dropped: a resumed run validates again."""
