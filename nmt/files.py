@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -11,12 +12,17 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from nmt.errors import WriteError
+from nmt.errors import WriteError, printable
 
 
 def json_text(value: Any) -> str:
     """A value as indented JSON; NaN and infinity, which JSON does not have, are null."""
     return TypeAdapter(Any).dump_json(value, indent=2).decode() + "\n"
+
+
+def markdown(text: str) -> str:
+    """One line that Markdown shows as it is, HTML included. The | of tables is left to the caller."""
+    return re.sub(r"([\\`*\[\]])", r"\\\1", printable(text)).replace("<", "&lt;")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt import Run
@@ -363,6 +364,24 @@ def test_a_card_has_scores_data_and_licence_but_no_paths(models):
     assert "license: mit\n" in card
     assert "| test, beam 4 | BLEU | 12.35 ± 0.50 | `nrefs:1\\|tok:13a` |" in card
     assert str(found.directory) not in card
+
+
+def test_a_card_shows_text_of_a_run_and_is_not_changed_by_it(models, tmp_path):
+    needs("safetensors")
+    run = tmp_path / "run"
+    shutil.copytree(models["pre"].directory, run)
+    config = OmegaConf.load(run / "config.yaml")
+    config.data.src_lang, config.data.tgt_lang = "<script>", "vi"
+    config.data.reader = {"_target_": "x", "a\n# b\x1b": "[c](http://d)"}
+    OmegaConf.save(config, run / "config.yaml")
+    scores = {"<img>|": {"score": 1.0, "ci": None, "signature": "`<b>"}}
+    (run / "metrics.json").write_text(json.dumps(scores), "utf-8")
+    made = run_composed("export", f"run={run}", "format=safetensors", f"output={tmp_path / 'out'}")
+    assert made.status == 0, made.err
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "# &lt;script> to " in card
+    assert "\n- a # b\\\\x1b: \\[c\\](http://d)\n" in card
+    assert "| test | &lt;img>\\| | 1.00 | `'<b>` |" in card
 
 
 def test_a_card_has_no_scores_of_other_weights_or_data(models):

@@ -2,12 +2,12 @@
 
 import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nmt.comparison.figures import COSTS, Comparison, Row
 from nmt.errors import UserError
+from nmt.files import markdown
 from nmt.metrics import LABELS
 
 NAMES = {
@@ -133,11 +133,6 @@ def signature_list(rows: Sequence[Row]) -> str:
     return "\n".join(
         f"- {markdown(label_of(key.removesuffix('_signature')))}: `{rows[0][key]}`" for key in keys
     )
-
-
-def markdown(text: str) -> str:
-    """Text of a run that Markdown shows as it is; `aligned` escapes |."""
-    return re.sub(r"([\\`*\[\]])", r"\\\1", text).replace("<", "&lt;")
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

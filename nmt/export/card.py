@@ -8,6 +8,8 @@ import yaml
 from omegaconf import OmegaConf
 
 from nmt import metrics
+from nmt.errors import printable
+from nmt.files import markdown
 from nmt.run.directory import Run
 from nmt.run.files import score_files
 
@@ -27,7 +29,7 @@ def card(
         front |= {"language": list(dict.fromkeys(codes)), "pipeline_tag": "translation"}
     if library is not None:
         front["library_name"] = library
-    pair = "Text to text" if run.languages is None else " to ".join(run.languages)
+    pair = "Text to text" if run.languages is None else markdown(" to ".join(run.languages))
     model = run.translator
     vocabulary = "one joint vocabulary" if run.tokenizer.joint else "a vocabulary for each side"
     case = "; text is lower-cased before" if run.tokenizer.lowercase else ""
@@ -75,8 +77,9 @@ def _scores(run: Run, checkpoint: str, average: int | None) -> str:
         for name, found in scores.items():
             if isinstance(found, dict) and "signature" in found:
                 interval = "" if found["ci"] is None else f" ± {found['ci']:.2f}"
-                label = metrics.LABELS.get(name, name)
-                signature = found["signature"].replace("|", "\\|")  # | would end the cell
+                # | would end the cell, and ` the code
+                label = metrics.LABELS.get(name) or markdown(name).replace("|", "\\|")
+                signature = printable(str(found["signature"])).replace("|", "\\|").replace("`", "'")
                 rows.append(f"| {split}{beam} | {label} | {found['score']:.2f}{interval} | `{signature}` |")
     head = "| split | score | value | sacreBLEU's signature |\n|---|---|---|---|\n"
     return head + "\n".join(rows) if rows else "Not scored."
@@ -88,4 +91,5 @@ def _data(run: Run) -> str:
     if reader is None:
         return "Not known."
     known = {key: value for key, value in reader.items() if key not in ("_target_", "path", "cache_dir")}
-    return "\n".join(f"- {key}: {value}" for key, value in known.items() if value is not None) or "Not known."
+    lines = (markdown(f"{key}: {value}") for key, value in known.items() if value is not None)
+    return "\n".join(f"- {line}" for line in lines) or "Not known."
