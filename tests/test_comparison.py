@@ -17,6 +17,7 @@ import yaml
 from sacrebleu.metrics import BLEU
 
 from nmt import metrics, plotting
+from nmt.commands import checks
 from nmt.commands import compare as compare_command
 from nmt.commands.settings import settle
 from nmt.comparison import figures, tables
@@ -117,6 +118,7 @@ def compare(*overrides: str) -> dict:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("compare", overrides=[*FAST, *overrides])
     settle(cfg, "compare", overrides)
+    checks.compare(cfg, overrides)
     return compare_command.compare(cfg)
 
 
@@ -557,6 +559,42 @@ def test_a_run_that_was_not_scored_ends_the_command_with_one_line(sweep):
         f"compare.py: error: {directory} has no metrics.json;"
         f" score it with: python scripts/evaluate.py run={directory} split=test"
     )
+
+
+def store_metrics(directory: Path, **bleu: object) -> None:
+    config = yaml.safe_load((directory / "config.yaml").read_text("utf-8"))
+    config["metrics"] = {
+        "bleu": {"_target_": "nmt.metrics.Bleu", "lowercase": False, "tokenize": "13a", **bleu}
+    }
+    (directory / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+
+
+def test_runs_are_scored_by_the_metrics_that_they_store_unless_others_are_given(sweep):
+    runs = [sweep.write("a"), sweep.write("b", lr=0.1)]
+    for directory in runs:
+        store_metrics(directory, tokenize="char")
+    [first, _] = compare(f"runs={sweep.root}/runs")["runs"]
+    assert "tok:char" in first["bleu_signature"]
+    assert "chrf" not in first
+    [first, _] = compare(f"runs={sweep.root}/runs", "metrics.bleu.lowercase=true")["runs"]
+    assert "case:lc" in first["bleu_signature"]
+    assert "tok:char" in first["bleu_signature"]
+    [first, _] = compare(f"runs={sweep.root}/runs", "metrics=translation")["runs"]
+    assert "tok:13a" in first["bleu_signature"]
+    assert "chrf" in first
+
+
+def test_runs_that_store_different_metrics_are_refused_with_both_named(sweep):
+    for name, tokenize in (("a", "13a"), ("b", "13a"), ("c", "zh")):
+        store_metrics(sweep.write(name), tokenize=tokenize)
+    message = (
+        r"runs/a and .*runs/c store different metrics \(bleu.tokenize: 13a and zh\): give metrics=CHOICE"
+    )
+    with pytest.raises(UserError, match=message):
+        compare(f"runs={sweep.root}/runs")
+    compare(f"runs={sweep.root}/runs", "metrics=translation", "metrics.bleu.tokenize=char")
+    (sweep.root / "runs" / "c" / "metrics.json").unlink()  # it is skipped, and so are its metrics
+    assert len(compare(f"runs={sweep.root}/runs")["runs"]) == 2
 
 
 def test_runs_scored_on_other_references_are_refused(sweep):

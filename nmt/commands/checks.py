@@ -3,9 +3,10 @@
 Each function has the name of its command, and takes its configuration and the overrides that it was composed with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.composing import CONFIGS
+from nmt.comparison.runs import read_runs
 from nmt.errors import UserError
 from nmt.export import NEEDS
-from nmt.run.files import check_folders, check_run, find_runs, stored_settings
+from nmt.run.files import check_folders, check_run, load_config, stored_settings
 from nmt.settings import key_of
 
 # Settings of the data that only training reads
@@ -28,12 +30,21 @@ OF_OTHER_MEASUREMENTS = (
 OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "normalization", "max_pairs")
 
 
-def take_stored(cfg: DictConfig, group: str, overrides: Sequence[str]) -> None:
-    """Set a command's settings of a group to those that its run stores, but for a choice or settings that are given."""
-    runs = [cfg.run] if isinstance(cfg.run, str) else list(cfg.run)
+def take_stored(
+    cfg: DictConfig,
+    group: str,
+    overrides: Sequence[str],
+    runs: Mapping[str | Path, DictConfig] | None = None,
+) -> None:
+    """Set a command's settings of a group to those that its runs (`cfg.run`, or configurations by directory) store, but
+    for a choice or settings that are given."""
+    if runs is None:
+        runs = {run: load_config(Path(run)) for run in ([cfg.run] if isinstance(cfg.run, str) else cfg.run)}
     given = {key_of(each): each for each in overrides if key_of(each).split(".")[0] == group}
     # Members of an ensemble may be decoded otherwise than each was, but not be scored by the metrics of the first
-    stored = stored_settings(runs if group == "metrics" and group not in given else runs[:1], group)
+    if group != "metrics" or group in given:
+        runs = dict(islice(runs.items(), 1))
+    stored = stored_settings(runs, group)
     if stored is None:
         return
     if group not in given:
@@ -176,7 +187,8 @@ def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError(f"length_bounds={bounds}: give rising numbers of words, such as [10,20,30]")
     check_folders(cfg, folders=["output"])
     _check_inputs(cfg.refs)
-    find_runs(cfg.runs)
+    runs, _ = read_runs(cfg.runs, cfg.split)
+    take_stored(cfg, "metrics", overrides, {run.directory: run.config for run in runs})
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:

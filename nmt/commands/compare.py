@@ -1,5 +1,6 @@
 """Compare scored runs: scores with significance, cost, means over seeds, and BLEU by sentence length."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,19 +9,23 @@ from omegaconf import DictConfig
 
 from nmt import plotting
 from nmt.comparison import figures, tables
-from nmt.comparison.runs import ScoredRun, check_digests, read_runs, read_text
+from nmt.comparison.runs import ScoredRun, read_runs
 from nmt.data.lines import read_lines
+from nmt.errors import printable
 from nmt.files import json_text, write_together
 from nmt.run.building import make_scorers, reads_lowercase
 from nmt.run.checks import check_case
 
+log = logging.getLogger(__name__)
+
 
 def compare(cfg: DictConfig) -> dict[str, Any]:
     """Print the comparison; with `output`, write it there as Markdown, CSV, LaTeX, JSON and plots. Returns the JSON."""
-    runs = read_runs(cfg.runs, cfg.split)
-    check_digests(runs)
+    runs, faults = read_runs(cfg.runs, cfg.split)
+    for fault in faults:
+        log.warning("skipped: %s", printable(fault))
     if cfg.refs is None:
-        sources, references = read_text(runs[0], cfg.split, cfg.trusted)
+        sources, references = figures.read_text(runs[0], cfg.split, cfg.trusted)
     else:
         sources, references = None, list(read_lines(Path(cfg.refs)))
     lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so

@@ -13,6 +13,7 @@ from nmt import metrics
 from nmt.comparison.runs import ScoredRun, group_runs, label_runs, label_systems
 from nmt.comparison.significance import compare_systems, paired_tests
 from nmt.errors import UserError, printable
+from nmt.run.data import read_whole, stored_data
 
 Row = dict[str, Any]  # one run's figures by their names in the CSV file
 
@@ -31,6 +32,21 @@ class Comparison(NamedTuple):
 
 COSTS = ("num_parameters", "steps", "seconds", "tokens_per_second")
 PROVENANCE = ("command", "commit", "machine")
+
+
+def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """The sources and references that a run was scored on. Raises UserError where its data no longer hold them."""
+    try:
+        dataset = read_whole(stored_data(run.config.data), [split], trusted=trusted)[split]
+    except (UserError, OSError) as error:
+        raise UserError(f"{run.directory}: {error}; or give the references with refs=FILE") from error
+    sources, references = list(dataset["src"]), list(dataset["tgt"])
+    if metrics.digest(sources, references) != run.metrics.get("references"):
+        raise UserError(
+            f"{run.directory} was scored on other sentences than its data now hold: score it again"
+            f" (python scripts/evaluate.py run={run.directory}), or give refs=FILE"
+        )
+    return sources, references
 
 
 def compare(

@@ -1,7 +1,6 @@
 """Scored runs, read without their models: settings, hypotheses, references, and labels that tell them apart."""
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,10 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from nmt import metrics
 from nmt.data.lines import read_lines
 from nmt.errors import UserError, printable
-from nmt.run.data import read_whole, stored_data
 from nmt.run.files import find_runs, load_config, runs_under, score_files
 from nmt.settings import check_value, flat
-
-log = logging.getLogger(__name__)
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
 NOT_SETTINGS = (
@@ -121,10 +116,11 @@ def read_run(directory: Path, split: str) -> ScoredRun:
     return ScoredRun(directory, config, dict(config.get("choices") or {}), scores, hypotheses)
 
 
-def read_runs(names: Any, split: str) -> list[ScoredRun]:
-    """Read the runs of `find_runs`. A folder that was not named itself and is no scored run is skipped with a warning.
+def read_runs(names: Any, split: str) -> tuple[list[ScoredRun], list[str]]:
+    """Read the runs of `find_runs`, and say what is wrong with folders that are skipped: no scored runs, not named by
+    themselves.
 
-    Raises UserError for a folder that was named, and if no run is left.
+    Raises UserError for a folder that was named, if no run is left, and if two runs were scored on other sentences.
     """
     named = [Path(each) for each in ([names] if isinstance(names, str) else names)]
     runs, faults = [], []
@@ -137,9 +133,13 @@ def read_runs(names: Any, split: str) -> list[ScoredRun]:
             faults.append(str(error))
     if not runs:
         raise UserError(f"no run is left to compare: {faults[0]}")
-    for fault in faults:
-        log.warning("skipped: %s", printable(fault))
-    return runs
+    first, *others = runs
+    for run in others:
+        if run.metrics.get("references") != first.metrics.get("references"):
+            raise UserError(
+                f"{run.directory} was scored on other sentences than {first.directory}: their scores do not compare"
+            )
+    return runs, faults
 
 
 def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
@@ -161,31 +161,6 @@ def how_to_score(directory: Path) -> str:
     """Advice to score a run directory, or again what stands apart from its run."""
     apart = not (directory / "config.yaml").is_file()
     return f"score it with: python scripts/evaluate.py run={f'RUN_DIR output={directory}' if apart else directory}"
-
-
-def check_digests(runs: Sequence[ScoredRun]) -> None:
-    """Raise UserError where two runs were scored on other sentences."""
-    first, *others = runs
-    for run in others:
-        if run.metrics.get("references") != first.metrics.get("references"):
-            raise UserError(
-                f"{run.directory} was scored on other sentences than {first.directory}: their scores do not compare"
-            )
-
-
-def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """The sources and references that a run was scored on. Raises UserError where its data no longer hold them."""
-    try:
-        dataset = read_whole(stored_data(run.config.data), [split], trusted=trusted)[split]
-    except (UserError, OSError) as error:
-        raise UserError(f"{run.directory}: {error}; or give the references with refs=FILE") from error
-    sources, references = list(dataset["src"]), list(dataset["tgt"])
-    if metrics.digest(sources, references) != run.metrics.get("references"):
-        raise UserError(
-            f"{run.directory} was scored on other sentences than its data now hold: score it again"
-            f" (python scripts/evaluate.py run={run.directory}), or give refs=FILE"
-        )
-    return sources, references
 
 
 def group_runs(labels: Sequence[str], seeds: Sequence[str]) -> dict[str, list[int]]:

@@ -105,10 +105,10 @@ def difference_tables(comparison: Comparison, columns: Sequence[str]) -> str:
                 lines.append([f"{number} {markdown(ours)}", *matrix])
             sections.append(aligned(lines))
     number = len(found) // len({each["metric"] for each in found})
+    corrected = f", corrected for the {number} comparisons of each metric (Holm 1979)" if number > 1 else ""
     note = (
         "± is half the 95 % interval of a difference between systems. A system is the runs that differ in their seed"
-        " alone. p: a t-test over seeds and sentences (Obuchowski and Rockette 1995, Hillis 2014), corrected for the"
-        f" {number} comparison{'s' if number > 1 else ''} of each metric (Holm 1979)."
+        f" alone. p: a t-test over seeds and sentences (Obuchowski and Rockette 1995, Hillis 2014){corrected}."
     )
     if any(each["of"] == "runs" for each in found):
         note += (

@@ -5,7 +5,7 @@ import glob
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +50,20 @@ def load_config(directory: Path) -> DictConfig:
     return config
 
 
-def stored_settings(runs: Sequence[str | Path], group: str) -> DictConfig:
-    """The settings of a group that runs store. Raises UserError if two of them differ, naming both."""
-    first, *others = (load_config(Path(run)).get(group) for run in runs)
-    for run, other in zip(runs[1:], others, strict=True):
-        if other != first:
-            here, there = (flat(OmegaConf.to_container(each)) for each in (first, other))
-            key = next(key for key in {**here, **there} if here.get(key) != there.get(key))
+def stored_settings(runs: Mapping[str | Path, DictConfig], group: str) -> DictConfig:
+    """The settings of a group that runs, by their directories, store. Raises UserError if two differ, naming both."""
+    (first, config), *others = runs.items()
+    stored = config.get(group)
+    for run, config in others:
+        if config.get(group) != stored:
+            both = (stored, config.get(group))
+            here, there = (flat(OmegaConf.to_container(each or OmegaConf.create())) for each in both)
+            key = next((key for key in {**here, **there} if here.get(key) != there.get(key)), "")
             raise UserError(
-                f"{runs[0]} and {run} store different {group} ({key}: {say(here.get(key))} and {say(there.get(key))}): "
+                f"{first} and {run} store different {group} ({key}: {say(here.get(key))} and {say(there.get(key))}): "
                 f"give {group}=CHOICE, with {group}.KEY=VALUE for what it should be"
             )
-    return first
+    return stored
 
 
 @contextlib.contextmanager
