@@ -407,31 +407,42 @@ def test_a_page_groups_the_words_of_a_document():
     )
 
 
-def test_a_document_that_is_too_long_loses_whole_sentences_which_are_named(caplog, monkeypatch):
+@pytest.fixture
+def of_documents(monkeypatch) -> Run:
+    """A run that reads documents of at most 60 pieces."""
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES_OF_A_DOCUMENT", 60)
     lines = ["the dog sleeps . ¶ a cat eats .", "who sees ?"] * 30
     tokenizer = Tokenizer.train(
         lines, lines, model_type="bpe", joint=True, vocab_size=40, character_coverage=1.0, documents=True
     )
     model = build_translator(compose("train", "model.size=8", "attention=sentences").model, tokenizer).eval()
-    run = Run(None, None, tokenizer, model)
-    monkeypatch.setattr("nmt.run.translating.MOST_PIECES_OF_A_DOCUMENT", 60)
+    return Run(None, None, tokenizer, model)
+
+
+def num_kept(caplog) -> int:
+    """The number of sentences that are not left out of a document of 50, by the warning."""
+    [said] = [each for each in caplog.messages if "to 50 are left out" in each]
+    pattern = r"line \d+: sentences (\d+) to 50 are left out, a document has at most 60 pieces"
+    return int(re.fullmatch(pattern, said)[1]) - 1
+
+
+@pytest.mark.parametrize("sentence", ["a", "a cat", "who sees ?", "the dog sleeps . ", "x"])
+def test_of_a_document_that_is_too_long_all_sentences_are_kept_that_fit(of_documents, caplog, sentence):
+    document = [sentence] * 50
+    beginnings = [" ¶ ".join(document[:number]) for number in range(1, 51)]
+    fitting = [ids for ids in of_documents.tokenizer.encode_source(beginnings) if len(ids) <= 60]
+    of_documents.translate([" ¶ ".join(document)], DecodingSettings(beam_size=1))
+    assert num_kept(caplog) == len(fitting)
+
+
+def test_a_document_that_is_too_long_loses_whole_sentences_which_are_named(of_documents, caplog):
     endless = " ".join(["cat"] * 200)
     given = ["", "¶", "a cat ¶ ¶ who ?", " ¶ ".join(["a cat eats ."] * 50), endless]
-    found = run.translate(given, DecodingSettings(beam_size=1), first_line=7)
+    found = of_documents.translate(given, DecodingSettings(beam_size=1), first_line=7)
     assert [each.source for each in found] == given
-    said, of_one_sentence = [each for each in caplog.messages if "left out" in each]
-    assert (
-        of_one_sentence
-        == "line 11: all but the beginning of sentence 1 is left out, a document has at most 60 pieces"
-    )
-    kept = (
-        int(
-            re.fullmatch(
-                r"line 10: sentences (\d+) to 50 are left out, a document has at most 60 pieces", said
-            )[1]
-        )
-        - 1
-    )
+    last = "line 11: all but the beginning of sentence 1 is left out, a document has at most 60 pieces"
+    assert last in caplog.messages
+    kept = num_kept(caplog)
     assert 1 < kept < 20
     weights = found[3].weights
     assert weights.shape[1] == len(given[3].split())

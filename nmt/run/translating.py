@@ -160,7 +160,8 @@ class TranslatingModel(Model):
         if not self.translator.reads_documents:
             return self._parts(line)
         sentences = line.split(f" {alignment.SEPARATOR} ")
-        sizes = [len(own) + 1 for own in self.tokenizer.encode_source(sentences)]
+        # In place of its end a sentence has a separator, but for the last.
+        sizes = [len(own) for own in self.tokenizer.encode_source(sentences)]
         kept = int(np.searchsorted(np.cumsum(sizes), self.most_pieces, side="right"))
         log.warning(
             "line %d: %s left out, a document has at most %d pieces",
