@@ -1,5 +1,6 @@
 """All pairs of a corpus: pieces kept block by block, a sample, vocabularies that are trained once."""
 
+import re
 from pathlib import Path
 
 import datasets
@@ -112,6 +113,16 @@ def test_other_settings_or_pairs_give_another_vocabulary(corpus, tmp_path, chang
     second = make_tokenizer(settings(tmp_path, **changed), corpus)
     assert second.__reduce__() != first.__reduce__()
     assert make_tokenizer(settings(tmp_path, **changed), corpus).__reduce__() == second.__reduce__()
+
+
+@pytest.mark.parametrize(("joint", "sizes"), [(True, r"\d+"), (False, r"\d+ and \d+")])
+def test_a_vocabulary_that_is_smaller_than_its_bound_is_noticed(corpus, tmp_path, caplog, joint, sizes):
+    caplog.set_level("INFO")
+    changed = settings(tmp_path, vocab_size=4000, joint=joint)
+    first = make_tokenizer(changed, corpus)
+    assert make_tokenizer(changed, corpus).__reduce__() == first.__reduce__()  # from the cache
+    line = rf"the text gives {sizes} pieces, fewer than data.tokenizer.vocab_size=4000"
+    assert [bool(re.fullmatch(line, each)) for each in caplog.messages] == [True, True]
 
 
 def test_a_damaged_vocabulary_is_trained_again(corpus, tmp_path):

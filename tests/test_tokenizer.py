@@ -123,17 +123,26 @@ def test_two_trainings_give_the_same_model():
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 @pytest.mark.parametrize("is_joint", [True, False])
-def test_too_large_a_vocabulary_says_the_largest_that_works(model_type, is_joint):
-    with pytest.raises(UserError, match=r"vocab_size=5000: .* set it to a value <= \d+") as error:
-        train(vocab_size=5000, model_type=model_type, joint=is_joint)
-    assert ("the source side" in str(error.value)) == (not is_joint)
-    largest = int(re.findall(r"\d+", str(error.value))[-1])
-    lines = ENGLISH if not is_joint else VIETNAMESE
-    options = OPTIONS | {"model_type": model_type, "joint": is_joint, "vocab_size": largest}
+def test_a_vocabulary_has_at_most_the_pieces_that_the_text_gives(model_type, is_joint):
+    def largest(lines) -> int:
+        with pytest.raises(RuntimeError, match=r"too high \(5000\).* value <= \d+") as error:
+            SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=io.BytesIO(),
+                **{"model_type": model_type, "vocab_size": 5000, "pad_id": 3, "minloglevel": 9},
+            )
+        return int(re.findall(r"\d+", str(error.value))[-1])
+
+    sides = [ENGLISH + VIETNAMESE] * 2 if is_joint else [ENGLISH, VIETNAMESE]
+    options = {"model_type": model_type, "joint": is_joint}
+    bounded = train(**options, vocab_size=5000)
+    assert [bounded.src_vocab_size, bounded.tgt_vocab_size] == [largest(lines) for lines in sides]
+    assert pickle.dumps(bounded) == pickle.dumps(train(**options, vocab_size=5000))
     if is_joint:
-        assert train(**options).src_vocab_size == largest
-    else:  # the other side may support less
-        assert Tokenizer.train(lines, lines, **options).src_vocab_size == largest
+        exact = train(**options, vocab_size=bounded.src_vocab_size)
+        assert bounded.source_pieces(range(exact.src_vocab_size)) == exact.source_pieces(
+            range(exact.src_vocab_size)
+        )
 
 
 def test_too_small_a_vocabulary_says_the_smallest_that_works():
@@ -171,8 +180,9 @@ def test_text_without_a_word_is_refused(lines):
 
 def test_training_prints_nothing(capfd):
     train()
+    train(vocab_size=9999)
     with pytest.raises(UserError):
-        train(vocab_size=9999)
+        train(vocab_size=4)
     assert capfd.readouterr() == ("", "")
 
 

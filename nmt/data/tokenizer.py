@@ -65,7 +65,9 @@ class Tokenizer:
         documents: bool = False,
         normalization: str = NORMALIZATION,
     ) -> "Tokenizer":
-        """A vocabulary of exactly `vocab_size` pieces, special ones included: one for both sides, or one each.
+        """A vocabulary of `vocab_size` pieces, special ones included, or of all that the text gives if they are fewer.
+
+        It is one for both sides if `joint`, else one for each.
 
         `normalization` is SentencePiece's rule by which text is rewritten before it is cut, on the target side too.
         With `documents`, `SEPARATOR` is always one piece. The same lines give the same model. Raises UserError where
@@ -243,6 +245,7 @@ def _train(lines: Iterable[str], what: str, *, vocab_size: int, **options: Any) 
             sentence_iterator=iter(lines),
             model_writer=model,
             vocab_size=vocab_size,
+            hard_vocab_limit=False,  # fewer pieces if the text gives no more
             num_threads=_NUM_THREADS,
             minloglevel=2,  # errors only: they are raised, and nothing is printed
             **options,

@@ -1,6 +1,7 @@
 """The tokenizer of a training run: a given SentencePiece model, or one trained on the training text."""
 
 import hashlib
+import logging
 from typing import Any
 
 from datasets import Dataset
@@ -12,6 +13,8 @@ from nmt.data.streaming import TextStream
 from nmt.data.tokenizer import NORMALIZATION, Tokenizer
 from nmt.errors import UserError
 from nmt.run.building import reads_lowercase
+
+log = logging.getLogger(__name__)
 
 
 def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer:
@@ -40,11 +43,19 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
     if isinstance(train, TextStream):
         src = (row[0] for row in train.first_pairs(settings.max_pairs))
         tgt = (row[1] for row in train.first_pairs(settings.max_pairs))
-        return Tokenizer.train(src, tgt, **keywords)
-    some = pairs.sample(train, settings.max_pairs)
-    return cached_tokenizer(
-        lambda: Tokenizer.train(pairs.texts(some, "src"), pairs.texts(some, "tgt"), **keywords),
-        key=hashlib.sha256(repr((some._fingerprint, sorted(keywords.items()))).encode()).hexdigest(),
-        cache_dir=config.cache_dir,
-        lowercase=lowercase,
-    )
+        tokenizer = Tokenizer.train(src, tgt, **keywords)
+    else:
+        some = pairs.sample(train, settings.max_pairs)
+        tokenizer = cached_tokenizer(
+            lambda: Tokenizer.train(pairs.texts(some, "src"), pairs.texts(some, "tgt"), **keywords),
+            key=hashlib.sha256(repr((some._fingerprint, sorted(keywords.items()))).encode()).hexdigest(),
+            cache_dir=config.cache_dir,
+            lowercase=lowercase,
+        )
+    sizes = [tokenizer.src_vocab_size, *([] if tokenizer.joint else [tokenizer.tgt_vocab_size])]
+    if min(sizes) < settings.vocab_size:
+        log.info(
+            "the text gives %s pieces, fewer than data.tokenizer.vocab_size=%d",
+            *(" and ".join(map(str, sizes)), settings.vocab_size),
+        )
+    return tokenizer
