@@ -96,7 +96,7 @@ def _say_schema(schema: dict[str, Any]) -> str:
     ]
     if name == "list" and "items" in schema:
         kind, _, limits = _say_schema(schema["items"]).partition(" ")
-        name = f"list of {kind}s {limits}".strip()
+        name = f"list of {kind}{'' if kind.startswith('`') else 's'} {limits}".strip()
     return f"{name} {' and '.join(bounds)}".strip()
 
 

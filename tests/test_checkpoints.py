@@ -1,5 +1,6 @@
 """A state that could not be read back from a checkpoint is found before the first batch."""
 
+import csv
 from collections import OrderedDict
 from fractions import Fraction
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, Timer
+from lightning.pytorch.loggers import CSVLogger
 from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
@@ -125,6 +127,96 @@ def test_the_later_of_equal_checkpoints_is_best(mode, scores, best, tmp_path):
     validate(checkpoints, scores)
     assert checkpoints.best_step == best
     assert checkpoints.best_score == scores[best - 1]
+
+
+class Mean(L.LightningModule):
+    """Learns one number. `validated` has the batches of this epoch, and the steps, before each validation."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = torch.nn.Parameter(torch.zeros(()))
+        self.validated = []
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def training_step(self, batch, number):
+        for logger in self.loggers:
+            logger.log_metrics({"loss": 1.0}, step=self.trainer.global_step)
+        return (self.number - batch).square().mean()
+
+    def validation_step(self, batch, number):
+        self.log("val/loss", self.number)
+
+    def on_validation_end(self):
+        self.validated.append((self.trainer.fit_loop.batch_idx + 1, self.trainer.global_step))
+
+
+class Act(L.Callback):
+    """Does something after a batch, counted from 1 over epochs."""
+
+    def __init__(self, number, act):
+        self.number, self.act = number, act
+
+    def on_train_batch_end(self, trainer, *unused):
+        if trainer.fit_loop.total_batch_idx + 1 == self.number:
+            self.act(trainer)
+
+
+def fit(directory, *callbacks, every_n_steps=None, **settings) -> Mean:
+    module = Mean()
+    checkpoints = Checkpoints(
+        **{"directory": str(directory), "monitor": "val/loss", "mode": "min"},
+        **{"every_n_steps": every_n_steps, "every_n_minutes": None},
+    )
+    trainer = L.Trainer(
+        accelerator="cpu",
+        num_sanity_val_steps=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[*callbacks, checkpoints],
+        **{"max_epochs": 1, "logger": False, "log_every_n_steps": 1} | settings,
+    )
+    trainer.fit(module, DataLoader(torch.arange(10.0)), DataLoader(torch.zeros(1)))
+    return module
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"val_check_interval": 3}, [(4, 1), (8, 2), (10, 3)]),  # after 3, 6 and 9
+        ({"val_check_interval": 0.5}, [(8, 2), (10, 3)]),  # after 5 and 10
+        ({}, [(10, 3)]),
+        ({"check_val_every_n_epoch": 2, "max_epochs": 2}, [(10, 6)]),
+        # over epochs: after 7, 14, 21 and 28
+        (
+            {"check_val_every_n_epoch": None, "val_check_interval": 7, "max_epochs": 3},
+            [(8, 2), (4, 4), (4, 7), (8, 8)],
+        ),
+    ],
+)
+def test_a_validation_inside_an_accumulation_window_waits_for_its_end(settings, expected, tmp_path):
+    assert fit(tmp_path, accumulate_grad_batches=4, **settings).validated == expected
+
+
+def test_without_accumulation_validations_come_when_they_are_due(tmp_path):
+    assert [done for done, _ in fit(tmp_path, val_check_interval=3).validated] == [3, 6, 9]
+
+
+def test_a_run_that_is_stopped_inside_an_accumulation_window_ends_with_its_step(tmp_path):
+    stop = Act(6, lambda trainer: setattr(trainer, "should_stop", True))
+    assert fit(tmp_path, stop, accumulate_grad_batches=4).validated == [(8, 2)]
+    last = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 2
+
+
+def test_rows_up_to_a_checkpoint_are_in_the_table_when_it_is_written(tmp_path):
+    """A table is else written every 100 rows, and those in between end with a process that is killed."""
+    seen = []
+    logger = CSVLogger(tmp_path, name="", version="")
+    act = Act(8, lambda trainer: seen.extend((tmp_path / "metrics.csv").read_text().splitlines()))
+    fit(tmp_path, act, logger=logger, every_n_steps=5)
+    assert [int(row["step"]) for row in csv.DictReader(seen)] == [0, 1, 2, 3, 4]
 
 
 def ended(max_epochs=-1, epochs=3, max_steps=-1, step=10, callbacks=()) -> str:

@@ -9,11 +9,13 @@ import os
 import shutil
 import signal
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import hydra
+import lightning as L
 import pytest
 import torch
 
@@ -235,6 +237,18 @@ def die_renaming(number: int) -> Callable[[], None]:
     return sabotage
 
 
+def die_before_last() -> None:
+    """With the first best.ckpt written, and last.ckpt not yet."""
+    save = L.Trainer.save_checkpoint
+
+    def one(self: Any, file: Path) -> None:
+        if Path(file).name == "last.ckpt":
+            os.kill(os.getpid(), signal.SIGKILL)
+        save(self, file)
+
+    L.Trainer.save_checkpoint = one
+
+
 def after(owner: Any, name: str, number: int, act: Callable[[], None]) -> None:
     """Act once, when the method has been called this many times."""
     method = getattr(owner, name)
@@ -293,15 +307,38 @@ def test_a_run_that_goes_on_is_the_run_that_never_stopped(end, workspace, whole)
     assert_same_run(directory, whole)
 
 
+def test_the_checkpoint_that_is_resumed_does_not_stay_in_memory(whole, monkeypatch):
+    class Held(dict):
+        """A dict that can be watched."""
+
+    watched = []
+
+    def load(run_dir):
+        file, checkpoint = load_checkpoint(run_dir)
+        held = Held(checkpoint)
+        watched.append(weakref.ref(held))
+        return file, held
+
+    load_checkpoint = resume.load_checkpoint
+    monkeypatch.setattr(resume, "load_checkpoint", load)
+    monkeypatch.setattr(train_module, "train", lambda *_, **__: watched.append(watched[0]()))
+    overrides = [f"resume={whole}", "trainer.max_epochs=9"]
+    train_module.resume_run(compose([*overrides, "name=other"]), overrides)
+    assert watched[1:] == [None]
+
+
 UNEVEN_ENDS = {
     "killed": (die_at_batch(17), -signal.SIGKILL),
+    "killed when only best.ckpt is there": (die_before_last, -signal.SIGKILL),
     "killed after the last validation of an epoch": (die_at_batch(12), -signal.SIGKILL),
     "terminated inside a window": (die_at_batch(18, signal.SIGTERM), 128 + signal.SIGTERM),
     "interrupted in validation": (die_in_validation(4, signal.SIGINT), 128 + signal.SIGINT),
 }
 
 
-@pytest.mark.parametrize("end", some_slow(UNEVEN_ENDS, "terminated inside a window"))
+@pytest.mark.parametrize(
+    "end", some_slow(UNEVEN_ENDS, "terminated inside a window", "killed when only best.ckpt is there")
+)
 def test_so_it_is_with_accumulation_validation_inside_epochs_and_a_plateau(end, workspace, whole_uneven):
     sabotage, status = UNEVEN_ENDS[end]
     directory = workspace / f"uneven_{end.replace(' ', '_')}"
@@ -312,7 +349,7 @@ def test_so_it_is_with_accumulation_validation_inside_epochs_and_a_plateau(end, 
 
 @pytest.mark.parametrize("averaging", ["none", "ema"])
 def test_the_best_checkpoint_has_the_weights_that_were_scored(averaging, workspace):
-    """Though validation stands inside a window of accumulation, after the 7th batch."""
+    """A validation after 7 batches of windows of 2 waits for the 8th, and is that of step 4."""
     directory = workspace / f"best_{averaging}"
     overrides = [*SMALL, *EVEN, "trainer.accumulate_grad_batches=2", "trainer.val_check_interval=7"]
     overrides += ["trainer.max_epochs=1", f"averaging={averaging}"]
@@ -329,15 +366,15 @@ def test_the_best_checkpoint_has_the_weights_that_were_scored(averaging, workspa
 
     assert train(directory, overrides, sabotage) == 0, log_of(directory)
     best = torch.load(directory / "checkpoints" / "best.ckpt", weights_only=True)
-    assert best["global_step"] == 3
+    assert best["global_step"] == 4
     assert_identical(dict(best["state_dict"]), torch.load(scored, weights_only=True), "weights")
     last = torch.load(directory / "checkpoints" / "last.ckpt", weights_only=True)
-    assert last["callbacks"]["Checkpoints"]["best_step"] == 3
+    assert last["callbacks"]["Checkpoints"]["best_step"] == 4
     for name in ("last", "previous"):
         (directory / "checkpoints" / f"{name}.ckpt").unlink()
     assert go_on(directory) == 0, log_of(directory)
     assert "going on from" in log_of(directory)
-    assert "best.ckpt, step 3" in log_of(directory)
+    assert "best.ckpt, step 4" in log_of(directory)
 
 
 @pytest.fixture(scope="module")

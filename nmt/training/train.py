@@ -304,11 +304,13 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
     reason = resume.finished(checkpoint, config)
     if reason is None:
         log.info("going on from %s, step %d", file, step)
+        num_processes = len(checkpoint["random"])
+        del checkpoint  # Lightning reads it again: it would stay in memory
         train(
             resumed,
             checkpoint=file,
             step=step,
-            num_processes=len(checkpoint["random"]),
+            num_processes=num_processes,
             resumed_with=overrides if changes else (),
         )
     elif rank() > 0:

@@ -5,6 +5,7 @@ import io
 import logging
 import os
 import pickle
+import sys
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -32,9 +33,8 @@ class Checkpoints(Checkpoint):
 
     Checkpoints are written between two batches, with no validation, schedule or accumulated gradients open: after each
     validation, every `every_n_steps` optimizer steps, every `every_n_minutes` (None: never), and when training ends.
-    `best.ckpt` is that of the best `monitor`, the most or the least of it by `mode`, the last of equal ones. Two
-    checkpoints may lie inside an optimizer step and lack its accumulated gradients: `best.ckpt` of a validation there,
-    and the last one of a run that time or early stopping ends there.
+    `best.ckpt` is that of the best `monitor`, the most or the least of it by `mode`, the last of equal ones. A
+    validation or an end of training inside the accumulation window of an optimizer step waits for the end of the step.
 
     With `keep`, the weights of the last so many checkpoints after a validation or `every_n_steps` stay beside them as
     `step_NUMBER.ckpt`; none by the clock, so that a resumed run keeps the same ones.
@@ -59,7 +59,7 @@ class Checkpoints(Checkpoint):
         self._due: set[str] = set()  # what the next pause between batches will write: best, last, step
         self._saved_step = self._kept_step = 0
         self._saved_time = 0.0
-        self._validation_due = False
+        self._validation_due = self._end_due = False
         self._random: list[dict[str, Any]] | None = None  # each rank's, of the checkpoint that is resumed
 
     def state_dict(self) -> dict[str, Any]:
@@ -84,6 +84,7 @@ class Checkpoints(Checkpoint):
             set_random_state(self._random[ranks.rank()], pl_module.device)
             self._random = None
         self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
+        self._wait_for_window(trainer)
         if trainer.is_global_zero:
             for step, file in kept_files(self.directory).items():
                 if step > trainer.global_step:  # to be kept again
@@ -98,10 +99,7 @@ class Checkpoints(Checkpoint):
         sign = 1 if self.mode == "max" else -1
         if self.best_score is None or sign * self.last_score >= sign * self.best_score:
             self.best_score, self.best_step = self.last_score, trainer.global_step
-            if trainer.fit_loop._should_accumulate():
-                trainer.save_checkpoint(self.directory / "best.ckpt")
-            else:
-                self._due.add("best")
+            self._due.add("best")
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx % trainer.accumulate_grad_batches:
@@ -111,6 +109,9 @@ class Checkpoints(Checkpoint):
             self._due.add("last")
         if self._due:
             self.save(trainer, validation_due=False)
+
+    def on_train_batch_end(self, trainer: L.Trainer, *unused: Any) -> None:
+        self._wait_for_window(trainer)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._keep_step(trainer)
@@ -123,8 +124,11 @@ class Checkpoints(Checkpoint):
         With `validation_due`, the run that goes on from here validates first.
         """
         self._validation_due = validation_due
-        for writer in tensorboard_writers(trainer):  # what is logged up to here will not be logged again
+        # What is logged up to here will not be logged again
+        for writer in tensorboard_writers(trainer):
             writer.flush()
+        for logger in trainer.loggers:
+            logger.save()
         files = [self.directory / "last.ckpt"]  # after the others: it says that they are there
         if "best" in self._due:
             files.insert(0, self.directory / "best.ckpt")
@@ -157,6 +161,21 @@ class Checkpoints(Checkpoint):
             if isinstance(callback, EarlyStopping) and callback.state_key in checkpoint["callbacks"]:
                 checkpoint["callbacks"][callback.state_key]["patience"] = callback.patience
 
+    def _wait_for_window(self, trainer: L.Trainer) -> None:
+        """Let Lightning validate, or end training, after this batch only if it completes an optimizer step."""
+        window = trainer.accumulate_grad_batches
+        if window == 1:
+            return
+        loop, interval = trainer.fit_loop, trainer.val_check_interval
+        is_open = loop._should_accumulate()
+        self._end_due |= trainer.should_stop
+        trainer.should_stop = self._end_due and not is_open
+        if not isinstance(interval, int):  # a share of an epoch
+            interval = max(1, int(trainer.num_training_batches * interval))
+        done = 1 + (loop.total_batch_idx if trainer.check_val_every_n_epoch is None else loop.batch_idx)
+        due = not is_open and validation_due(done, loop.batch_idx % window + 1, interval)
+        trainer.val_check_batch = 1 if due else sys.maxsize  # Lightning validates after each multiple of it
+
     def _keep_step(self, trainer: L.Trainer) -> None:
         if self.keep and self._is_step(trainer) and trainer.global_step > self._kept_step:
             self._due.add("step")
@@ -171,6 +190,11 @@ class Checkpoints(Checkpoint):
             return False
         late = time.monotonic() - self._saved_time >= 60 * self.every_n_minutes
         return trainer.strategy.reduce_boolean_decision(late, all=False)
+
+
+def validation_due(done: int, window: int, interval: int) -> bool:
+    """True if one of the last `window` of `done` batches was to be followed by a validation, one every `interval`."""
+    return done // interval > (done - window) // interval
 
 
 def check_plain(state: Any, name: str = "") -> None:

@@ -48,8 +48,7 @@ class SaveOnInterrupt(Callback):
             self._end_if_asked(trainer, validation_due=False)
 
     def on_validation_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
-        if not trainer.fit_loop._should_accumulate():
-            self._end_if_asked(trainer, validation_due=True)
+        self._end_if_asked(trainer, validation_due=True)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._give_back()
