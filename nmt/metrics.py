@@ -20,6 +20,8 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 from nmt.errors import UserError, check_lines
 from nmt.settings import Count, NonNegative, Whole
 
+References = Sequence[str] | Sequence[Sequence[str]]  # one for each hypothesis, or several sets of them
+
 LABELS = {
     "bleu": "BLEU",
     "chrf": "chrF",
@@ -140,7 +142,10 @@ class Ter(_FloatScores, TER):
 
 
 class _SentenceMean(Metric):
-    """`100 / N · Σ value(hypothesis_i, reference_i)`: a metric that is a mean over the N sentences."""
+    """`100 / N · Σ value(hypothesis_i, reference_i)`: a metric that is a mean over the N sentences.
+
+    Of several references of a sentence, the one with the highest value counts.
+    """
 
     def __init__(self, name: str, settings: dict[str, str]) -> None:
         super().__init__()
@@ -159,10 +164,10 @@ class _SentenceMean(Metric):
         return sent
 
     def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
-        return {"reference": refs[0]}
+        return {"references": refs}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[float]:
-        return [self.value(hypothesis, ref_kwargs["reference"]), 1.0]
+        return [max(self.value(hypothesis, each) for each in ref_kwargs["references"]), 1.0]
 
     def _aggregate_and_compute(self, stats: Any) -> Score:
         return self._compute_score_from_stats(np.sum(stats, axis=0))
@@ -201,6 +206,10 @@ class MacroF1(Metric):
         return signature
 
     def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: Any) -> Any:
+        if len(references) > 1:
+            raise UserError(
+                "metrics.macro_f1 counts one label for each text, and these have several references"
+            )
         self._labels = confusion(hypotheses, references[0], lowercase=self.lowercase)[0]
         return super()._extract_corpus_statistics(hypotheses, references)
 
@@ -294,7 +303,7 @@ def words_of_any_script(text: str) -> list[str]:
 
 def score(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: References,
     *,
     num_bootstrap: int = 1000,
     lowercase: bool = False,
@@ -308,22 +317,27 @@ def score(
 def score_with(
     metrics: Mapping[str, Metric],
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: References,
     *,
     num_bootstrap: int,
 ) -> dict[str, dict[str, Any]]:
-    """Corpus scores of hypotheses against one reference each: `{"bleu": {"score", "signature", "ci"}, …}`.
+    """Corpus scores of hypotheses against their references: `{"bleu": {"score", "signature", "ci"}, …}`.
 
     ci: half the width of the 95 % bootstrap interval over `num_bootstrap` resamples of the sentences (Koehn
     2004), drawn from the seed in SACREBLEU_SEED, else 12345; None where `num_bootstrap` is 0. Raises UserError
     where the counts differ or are zero.
     """
-    _check_counts(hypotheses, references)
+    check_lines(hypotheses=hypotheses, references=references)
+    sets = reference_sets(references)
+    if len(hypotheses) != len(sets[0]):
+        raise UserError(f"{len(hypotheses)} hypotheses but {len(sets[0])} references")
+    if not hypotheses:
+        raise UserError("nothing to score: 0 sentences")
     results = {}
     for name, metric in metrics.items():
         metric.n_bootstrap = metric.seed = None  # sacreBLEU would sign with those of the last call
         # Fewer than two resamples give no interval, and sacreBLEU then leaves them out of the signature.
-        result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=max(1, num_bootstrap))
+        result = metric.corpus_score(list(hypotheses), sets, n_bootstrap=max(1, num_bootstrap))
         results[name] = {
             "score": float(result.score),
             "signature": str(metric.get_signature()),
@@ -333,15 +347,17 @@ def score_with(
     return results
 
 
-def digest(sources: Sequence[str], references: Sequence[str]) -> str:
+def reference_sets(references: References) -> list[list[Any]]:
+    """One or several sets of references as several; among several, an empty line is None: no reference."""
+    if not references or isinstance(references[0], str):
+        return [list(references)]
+    rows = zip(*references, strict=True)
+    filled = [[text or None for text in row] if any(row) else row for row in rows]
+    return list(map(list, zip(*filled, strict=True)))
+
+
+def digest(sources: Sequence[str], references: References) -> str:
     """`sha256:…` of what was translated and scored against; scores are comparable where it is the same."""
-    text = json.dumps([list(sources), list(references)], ensure_ascii=False, separators=(",", ":"))
+    texts = [list(sources), *reference_sets(references)]
+    text = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
-
-
-def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    check_lines(hypotheses=hypotheses, references=references)
-    if len(hypotheses) != len(references):
-        raise UserError(f"{len(hypotheses)} hypotheses but {len(references)} references")
-    if not references:
-        raise UserError("nothing to score: 0 sentences")

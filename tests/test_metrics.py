@@ -161,6 +161,53 @@ def test_settings_of_metrics_score_as_sacrebleus_own(corpus):
         )
 
 
+def test_several_references_score_as_sacrebleus_command_line_does(corpus, tmp_path):
+    hypotheses, references = corpus
+    others = [["", *hypotheses[1:60], *references[60:]], references[::-1]]
+    others[1][3] = ""
+    files = [tmp_path / name for name in ("first", "second", "third", "hyp")]
+    for file, lines in zip(files, (references, *others, hypotheses), strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    ours = metrics.score(hypotheses, [references, *others], num_bootstrap=0)
+    theirs = [[line or None for line in each] for each in (references, *others)]
+    for name, scorer in (("bleu", BLEU()), ("chrf", CHRF()), ("ter", TER())):
+        assert ours[name]["score"] == pytest.approx(scorer.corpus_score(hypotheses, theirs).score)
+        assert "nrefs:var" in ours[name]["signature"]
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        *map(str, files[:2]),
+        "-i",
+        str(files[3]),
+        "-m",
+        "bleu",
+        "-b",
+        "-w",
+        "6",
+    ]
+    full = [references, [line or "x" for line in others[0]]]
+    files[1].write_text("".join(f"{line}\n" for line in full[1]), "utf-8")
+    found = float(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert metrics.score(hypotheses, full, num_bootstrap=0)["bleu"]["score"] == pytest.approx(found, abs=1e-5)
+
+
+def test_of_several_references_the_nearest_counts_in_a_mean_over_sentences():
+    exact = {"exact_match": metrics.ExactMatch()}
+    references = [["a", "b", "c"], ["x", "y", ""]]
+    [found] = metrics.score_with(exact, ["x", "b", "z"], references, num_bootstrap=0).values()
+    assert found["score"] == pytest.approx(200 / 3)
+    with pytest.raises(UserError, match=r"macro_f1.*several references"):
+        metrics.score_with({"macro_f1": metrics.MacroF1()}, ["x"] * 3, references, num_bootstrap=0)
+    with pytest.raises(UserError, match="1 hypotheses but 3 references"):
+        metrics.score_with(exact, ["x"], references, num_bootstrap=0)
+    assert (
+        metrics.digest(["s"], [["a"]])
+        == metrics.digest(["s"], ["a"])
+        != metrics.digest(["s"], [["a"], ["b"]])
+    )
+
+
 def test_settings_of_metrics_that_could_take_no_effect_are_refused():
     with pytest.raises(UserError, match=r"smooth_value=2.*smooth_method=exp"):
         metrics.Bleu(tokenize="13a", lowercase=False, smooth_value=2)

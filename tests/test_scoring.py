@@ -14,10 +14,15 @@ from omegaconf import OmegaConf
 
 from nmt import metrics
 from nmt.comparison.runs import read_run
+from nmt.data.corpus import read_files, references_of
+from nmt.data.datamodule import TranslationDataModule
+from nmt.data.layout import Languages, find
 from nmt.data.pairs import length_ratio
 from nmt.decoding import BEAM, Constraints, DecodingSettings
 from nmt.run.checks import count_above_limit
 from nmt.run.directory import Run
+from nmt.run.files import find_runs
+from nmt.training.callbacks import ScoreValidation
 from nmt.training.checks import check_references
 from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from tests.commands import compose, refused, run_composed
@@ -277,3 +282,144 @@ def test_a_metric_that_the_run_does_not_store_is_chosen_with_its_group(scored, t
         "metrics.bleu.tokenize",
         "metrics=",
     )
+
+
+def written(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return path
+
+
+def test_files_of_several_references_are_read_and_scored(scored, tmp_path):
+    written(tmp_path / "test.en", SOURCES)
+    others = [[f"{line} đó" for line in TARGETS], ["", *TARGETS[1:]]]
+    for number, lines in zip((1, 2, 10), (TARGETS, *others), strict=True):
+        written(tmp_path / f"test.{number}.vi", lines)
+    _, scores = scores_of(scored, f"data.path={tmp_path}", "num_bootstrap=0")
+    assert "nrefs:var" in scores["bleu"]["signature"]
+    hypotheses = [each.text for each in Run.load(scored, device="cpu").translate(SOURCES)]
+    scorer = metrics.Bleu(tokenize="char", lowercase=False)
+    [expected] = metrics.score_with(
+        {"bleu": scorer}, hypotheses, [TARGETS, *others], num_bootstrap=0
+    ).values()
+    assert scores["bleu"] == expected
+    assert scores["references"] == metrics.digest(SOURCES, [TARGETS, *others])
+    # The same by file; and a plain test.vi comes first
+    refs = ",".join(str(tmp_path / f"test.{number}.vi") for number in (1, 2, 10))
+    _, given = scores_of(scored, f"refs=[{refs}]", "num_bootstrap=0")
+    assert given["bleu"] == expected
+    written(tmp_path / "test.vi", others[0])
+    languages = Languages("en", "vi")
+    files = find(tmp_path, "test", languages)
+    assert [each.name for each in (*files.paths[1:], *files.references)] == ["test.vi"] + [
+        f"test.{number}.vi" for number in (1, 2, 10)
+    ]
+    written(tmp_path / "test.2.vi", TARGETS[1:])
+    refused(
+        run_composed("evaluate", f"run={scored}", f"data.path={tmp_path}"),
+        "test.2.vi",
+        "3 lines",
+        "4 sentences",
+    )
+
+
+def test_a_numbered_pair_is_a_corpus_and_no_reference(tmp_path):
+    for name in ("test.en", "test.vi", "test.1.en", "test.1.vi"):
+        written(tmp_path / name, ["x"])
+    assert find(tmp_path, "test", Languages("en", "vi")).references == ()
+    assert find(tmp_path, "test.1", Languages("en", "vi")).paths[0].name == "test.1.en"
+
+
+def test_several_references_are_used_in_validation(scored, tmp_path):
+    sources, targets = ([lines[row] for row in (0, 1, 3)] for lines in (SOURCES, TARGETS))
+    others = [f"{line} đó" for line in targets]
+    for split in ("train", "val"):
+        written(tmp_path / f"{split}.en", sources)
+        written(tmp_path / f"{split}.vi", targets)
+    written(tmp_path / "val.2.vi", others)
+    found = read_files(tmp_path, src_lang="en", tgt_lang="vi", cache_dir=tmp_path / "cache")
+    assert references_of(found["val"]) == [targets, others]
+    run = Run.load(scored, device="cpu")
+    data = TranslationDataModule(
+        found, run.tokenizer, max_length=50, max_ratio=4, max_tokens=500, seed=1, guided=False
+    )
+    logged, callback = {}, ScoreValidation(num_samples=0)
+    trainer = SimpleNamespace(
+        datamodule=data, val_dataloaders=data.val_dataloader(), num_val_batches=[99], is_global_zero=False
+    )
+    module = SimpleNamespace(
+        translator=run.translator,
+        device="cpu",
+        decoding=run.decoding,
+        progress={},
+        log=lambda name, value, **_: logged.update({name: value}),
+    )
+    callback.on_validation_epoch_end(trainer, module)
+    greedy = [each.text for each in run.translate(sources, run.decoding.greedy)]
+    expected = metrics.score(greedy, references_of(found["val"]), num_bootstrap=0)
+    assert logged["val/chrf"] == pytest.approx(expected["chrf"]["score"])
+
+
+def test_other_test_sets_are_scored_by_their_names(scored, tmp_path):
+    for name in ("test", "test_2017_flickr", "test_2018_flickr"):
+        written(tmp_path / f"{name}.en", SOURCES)
+        written(tmp_path / f"{name}.vi", [f"{line} {name}" for line in TARGETS])
+    file, scores = scores_of(scored, f"data.path={tmp_path}", "split=test_2017_flickr")
+    assert file.name == "metrics_test_2017_flickr.json"
+    assert scores["references"] == metrics.digest(SOURCES, [f"{line} test_2017_flickr" for line in TARGETS])
+    assert find_runs(str(file.parent)) == [file.parent]
+    missing = run_composed("evaluate", f"run={scored}", f"data.path={tmp_path}", "split=test_2016_flickr")
+    refused(missing, "no test_2016_flickr", "test_2017_flickr.en")
+    refused(run_composed("evaluate", f"run={scored}", "data=grammar", "split=test_2017"), "split=test_2017")
+
+
+def test_given_translations_have_the_log_probabilities_of_the_search(scored, tmp_path):
+    run = Run.load(scored, device="cpu")
+    found = run.translate(SOURCES)
+    files = [
+        f"{name}={written(tmp_path / name, lines)}"
+        for name, lines in (("src", SOURCES), ("hypotheses", TARGETS))
+    ]
+    place, scores = scores_of(scored, *files)
+    log_probs = [float(line) for line in (place.parent / "log_probs.txt").read_text().splitlines()]
+    assert len(log_probs) == len(SOURCES)
+    assert "bleu" not in scores
+    for log_prob, source, target in zip(log_probs, SOURCES, TARGETS, strict=True):
+        src, tgt = run.pad(run.tokenizer.encode_source([source])), run.tokenizer.encode_target([target])[0]
+        tgt_in = torch.tensor([[run.tokenizer.bos_id, *tgt[:-1]]])
+        logits = run.translator(run.translator.encode(src, src != run.tokenizer.pad_id), tgt_in).logits[0]
+        expected = logits.double().log_softmax(-1)[range(len(tgt)), tgt].sum().item()
+        assert log_prob == pytest.approx(expected, abs=2e-4)
+    num_pieces = sum(map(len, run.tokenizer.encode_target(TARGETS)))
+    assert scores["log_prob"]["sum"] == pytest.approx(sum(log_probs), abs=1e-3)
+    assert scores["log_prob"]["per_piece"] == pytest.approx(sum(log_probs) / num_pieces, abs=1e-4)
+    # Against the references of the split too
+    [hypotheses] = files[1:]
+    _, both = scores_of(scored, hypotheses)
+    assert both["bleu"]["score"] == pytest.approx(100)
+    assert both["log_prob"] == scores["log_prob"]
+    texts = [each.text for each in found]
+    again, _ = run.force(SOURCES, texts)
+    same = [n for n, each in enumerate(found) if run.tokenizer.encode_target([each.text])]
+    assert [again[n].text for n in same] == [texts[n] for n in same]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "facts"),
+    [
+        (["src=FILE"], ["src=", "refs=", "hypotheses="]),
+        (["src=FILE", "refs=FILE", "split=val"], ["split has no effect", "src="]),
+        (["src=FILE", "refs=FILE", "data.path=x"], ["data.path has no effect", "src="]),
+        (["hypotheses=FILE", "decoding=greedy"], ["decoding has no effect", "hypotheses="]),
+        (["hypotheses=nowhere"], ["nowhere: no such file"]),
+        (["refs=[nowhere]"], ["nowhere: no such file"]),
+        (["refs=[]"], ["refs=[]"]),
+        (["hypotheses=FILE"], ["4 source lines but 2 target lines"]),
+        (["refs=FILE"], ["2 lines", "4 sentences"]),
+    ],
+)
+def test_evaluate_refuses_files_that_do_not_go_together(overrides, facts, scored, tmp_path):
+    file = written(tmp_path / "lines", ["a", "b"])
+    ended = run_composed(
+        "evaluate", f"run={scored}", "device=cpu", *(each.replace("FILE", str(file)) for each in overrides)
+    )
+    refused(ended, *facts)

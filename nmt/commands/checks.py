@@ -116,6 +116,14 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for key in map(key_of, overrides):
         if key.startswith("data.") and key.split(".")[1] in OF_TRAINING:
             raise UserError(f"{key} is for training: evaluate.py takes a split as it is; leave it out")
+    if cfg.src is not None and cfg.refs is None and cfg.hypotheses is None:
+        raise UserError(f"src={cfg.src} needs refs=FILE to score against, or hypotheses=FILE to score")
+    for given, idle in (("src", ("split", "data")), ("hypotheses", ("decoding",))):
+        for key in map(key_of, overrides):
+            if cfg[given] is not None and key.split(".")[0] in idle:
+                raise UserError(f"{key} has no effect with {given}={cfg[given]}: leave it out")
+    refs = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs or []
+    _check_inputs(cfg.src, cfg.hypotheses, *refs)
     if cfg.output is None and not isinstance(cfg.run, str):
         raise UserError("an ensemble has no run directory of its own: give output=DIR")
     check_folders(cfg, folders=["output"])

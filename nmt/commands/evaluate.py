@@ -4,8 +4,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.data.corpus import read_references, with_references
+from nmt.data.lines import read_lines
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.building import build, build_parts, metrics_of
@@ -21,12 +24,12 @@ USUAL = {"average": None, "int8": False, "num_bootstrap": 1000}
 
 
 def evaluate(cfg: DictConfig) -> dict:
-    """Translate the split, print the scores, and write them beside those of the training."""
+    """Score translations of the split, or given ones, print the scores, and write them beside those of the training."""
     how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
     run = open_run(cfg.run, **how)
     decoding = build(cfg.decoding)
     check_decoding(decoding, run.translator)
-    dataset = run.split(cfg.split, data_config(run, cfg.data))
+    dataset = read_text(cfg, run)
     metrics = metrics_of(cfg, run.config.data)
     scores, translations = run.score(
         dataset,
@@ -34,6 +37,7 @@ def evaluate(cfg: DictConfig) -> dict:
         scorers=build_parts(metrics, trusted=cfg.trusted),
         num_bootstrap=cfg.num_bootstrap,
         show_progress=True,
+        hypotheses=None if cfg.hypotheses is None else list(read_lines(Path(cfg.hypotheses))),
     )
     scores["decoding"] = asdict(decoding)
     weights = ""
@@ -46,6 +50,7 @@ def evaluate(cfg: DictConfig) -> dict:
         scores["int8"] = True
     if given := given_data(cfg):
         scores["data"] = given
+    scores |= given_files(cfg)
     if not isinstance(cfg.run, str):
         scores["ensemble"] = [str(Path(each).resolve()) for each in cfg.run]
         output = Path(cfg.output)
@@ -56,9 +61,32 @@ def evaluate(cfg: DictConfig) -> dict:
     output.mkdir(parents=True, exist_ok=True)
     trained_in = Path(cfg.run) if isinstance(cfg.run, str) else None
     file = write_scores(output, cfg.split, scores, translations, trained_in=trained_in)
-    print(f"{cfg.split} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{report(scores)}")
-    print(f"written to {file}, with the translations beside it")
+    text = cfg.split if cfg.src is None else cfg.src
+    print(f"{text} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{report(scores)}")
+    beside = "translations" if cfg.hypotheses is None else "log-probabilities"
+    print(f"written to {file}, with the {beside} beside it")
     return scores
+
+
+def read_text(cfg: DictConfig, run: Run) -> Dataset:
+    """The split, or the lines of `src`, with the references of `refs`, if they are given, in place of its own."""
+    if cfg.src is None:
+        dataset = run.split(cfg.split, data_config(run, cfg.data))
+    else:
+        dataset = Dataset.from_dict({"src": list(read_lines(Path(cfg.src)))})
+    if cfg.refs is None:
+        return dataset
+    sources = Dataset.from_dict({"src": list(dataset["src"])})
+    refs = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs
+    first, *others = read_references(map(Path, refs), len(sources))
+    return with_references(sources.add_column("tgt", first), others)
+
+
+def given_files(cfg: DictConfig) -> dict[str, Any]:
+    """The files that are given in place of the split's text and the run's translations."""
+    refs = list(cfg.refs) if OmegaConf.is_list(cfg.refs) else cfg.refs
+    files = {"src": cfg.src, "refs": refs, "hypotheses": cfg.hypotheses}
+    return {key: value for key, value in files.items() if value is not None}
 
 
 def given_data(cfg: DictConfig) -> dict[str, Any]:
@@ -94,7 +122,7 @@ def changed_settings(
     if cfg.average is None and checkpoint_name(cfg) != find_checkpoint(Path(cfg.run), "best").stem:
         changed["checkpoint"] = checkpoint_name(cfg)
     changed |= {key: cfg[key] for key, value in USUAL.items() if cfg[key] != value}
-    return changed | {f"data.{key}": value for key, value in given_data(cfg).items()}
+    return changed | {f"data.{key}": value for key, value in given_data(cfg).items()} | given_files(cfg)
 
 
 def place(cfg: DictConfig, scores: dict[str, Any], changed: dict[str, Any]) -> Path:

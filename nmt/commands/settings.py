@@ -14,7 +14,7 @@ from nmt.settings import Count, NonNegative, Positive, Seed, Share, Whole, check
 _PATH = "a path"  # what marks the type of one
 PathText = Annotated[str, Field(min_length=1), _PATH]
 Page = Annotated[PathText, Field(pattern=r"\.html$")]
-Split = Literal["train", "val", "test"]
+Split = Literal["train", "val", "test"] | Annotated[str, Field(pattern="^test")]
 Kernels = Literal["fast", "plain"]
 Counts = Annotated[list[Count], Field(min_length=1)]
 ZeroToOne = Annotated[float, Field(ge=0, le=1)]
@@ -119,6 +119,9 @@ class OfARun(TypedDict, total=False):
 class Evaluate(OfARun, total=False):
     run: PathText | list[PathText]
     split: Split
+    src: PathText | None
+    refs: PathText | Annotated[list[PathText], Field(min_length=1)] | None
+    hypotheses: PathText | None
     int8: bool
     num_bootstrap: Whole
     output: PathText | None

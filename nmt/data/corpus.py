@@ -1,13 +1,14 @@
 """Read parallel text from files, the Hub or the built-in grammar as memory-mapped `datasets`, cached by content.
 
-Every split has the columns `src` and `tgt`, exactly as the text is, blank lines included. Where the data come with word
-alignments it has `alignment`: Pharaoh links `i-j` over whitespace words from 0, i in the source.
+Every split has the columns `src` and `tgt`, exactly as the text is, blank lines included; one with several references
+has the others in `references`. If the data come with word alignments it has `alignment`: Pharaoh links `i-j` over
+whitespace words from 0, i in the source.
 """
 
 import collections
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from nmt.alignment import SEPARATOR, format_pharaoh
 from nmt.data import grammar, rows
 from nmt.data.cache import cached_dataset
 from nmt.data.layout import ALIASES, Files, Languages, find, missing
-from nmt.data.lines import OPENERS, digest
+from nmt.data.lines import OPENERS, digest, read_lines
 from nmt.data.rows import Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
@@ -84,12 +85,44 @@ def _read_split(
     dataset = cached_dataset(found, key=_key(*parts), split=split, cache_dir=cache_dir)
     if skip_bad and not calls:  # it was cached: read it for the warning
         collections.deque(found(), maxlen=0)
-    return dataset
+    return with_references(dataset, read_references(files.references, len(dataset)))
+
+
+def read_references(paths: Iterable[Path], number: int) -> list[list[str]]:
+    """The lines of files of references. Raises UserError for a file that has not `number` lines."""
+    sets = []
+    for path in paths:
+        sets.append(list(read_lines(path)))
+        if len(sets[-1]) != number:
+            raise UserError(
+                f"{path} has {len(sets[-1]):,} lines for {number:,} sentences: line i is of sentence i"
+            )
+    return sets
+
+
+def with_references(dataset: Dataset, sets: list[list[str]]) -> Dataset:
+    """The data set with further sets of references as the column `references`, a list for each row."""
+    rows = [list(row) for row in zip(*sets, strict=True)]
+    return dataset.add_column("references", rows) if sets else dataset
+
+
+def references_of(dataset: Dataset) -> list[list[str]]:
+    """The references of a split: its targets, then each further set of references."""
+    sets = [list(dataset["tgt"])]
+    if "references" in dataset.column_names:
+        sets += map(list, zip(*dataset["references"], strict=True))
+    return sets
 
 
 def _key(*parts: Any) -> str:
     """A digest of all that rows follow from."""
     return hashlib.sha256(repr((_READER_VERSION, *parts)).encode()).hexdigest()
+
+
+def _check_splits(splits: Sequence[str]) -> None:
+    for split in splits:
+        if split not in SPLITS:
+            raise UserError(f"split={split}: the built-in corpus has {', '.join(SPLITS)}")
 
 
 def read_grammar(
@@ -110,6 +143,7 @@ def read_grammar(
     Between the two languages it has gold alignments. `tgt_lang` may also be `core`, the main clause in English, or
     `kind`, what that clause does (past, open question, …), without alignments. No source occurs twice.
     """
+    _check_splits(splits)
     targets = (*grammar.LANGUAGES, *grammar.ANNOTATIONS)
     for key, lang, known in (("src_lang", src_lang, grammar.LANGUAGES), ("tgt_lang", tgt_lang, targets)):
         if lang not in known:
@@ -157,6 +191,7 @@ def read_documents(
     of the one or two that do. The alignment links each target word, as possible, to all words of the sentence that it
     comes from.
     """
+    _check_splits(splits)
     if src_lang not in grammar.LANGUAGES or tgt_lang not in ("label", "summary"):
         raise UserError(
             f"data.src_lang={src_lang} data.tgt_lang={tgt_lang}: documents are in {' or '.join(grammar.LANGUAGES)}, "
@@ -260,7 +295,7 @@ def read_hub(
         ) from error
     result = {}
     for split in splits:
-        for alias in ALIASES[split]:
+        for alias in ALIASES.get(split, (split,)):
             if alias in loaded and split not in result:
                 where = f"{name}, split {alias}"
                 result[split] = _read_hub_split(

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 ALIASES = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
 FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".parquet")
 _LINKS = (".align", ".talp")
+_REFERENCES = "references"  # what stands in place of the ending of test.1.fr
 _SHARD = re.compile(r"(.+)-(\d+)-of-(\d+)(?:-[0-9a-f]+)?")
 _NAMED = {split: re.compile(rf"({'|'.join(names)})([._-]|\d|$)") for split, names in ALIASES.items()}
 _HELD_OUT = re.compile("test|tst|dev|val", re.IGNORECASE)
@@ -106,10 +107,14 @@ def column_name(cell: str) -> str:
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a split. form: "text" for source, target and perhaps alignment; else the format of all shards."""
+    """The files of a split. form: "text" for source, target and perhaps alignment; else the format of all shards.
+
+    references: further translations of plain text, `test.2.fr` beside `test.1.fr`.
+    """
 
     form: str
     paths: tuple[Path, ...]
+    references: tuple[Path, ...] = ()
 
     @property
     def shards(self) -> list["Files"]:
@@ -126,6 +131,8 @@ def find(directory: Path, split: str, languages: Languages) -> Files | None:
     one side of a pair only, not all shards, or only files in a format that is not read.
     """
     stems = _by_stem(directory, languages)
+    if split != "train":
+        _gather_references(stems, languages)
     found = [
         files
         for alias in ALIASES.get(split, (split,))
@@ -148,7 +155,7 @@ def find(directory: Path, split: str, languages: Languages) -> Files | None:
 
 def missing(directory: Path, split: str, languages: Languages) -> UserError:
     """The error for a split without files. It lists the names that are looked for and those that are there."""
-    names = " or ".join(ALIASES[split])
+    names = " or ".join(ALIASES.get(split, (split,)))
     forms = ", ".join(FORMATS)
     return UserError(
         f"{directory} has no {names} as {forms} or as .{languages.src} with .{languages.tgt}; "
@@ -183,6 +190,16 @@ def _by_stem(directory: Path, languages: Languages) -> dict[str, Endings]:
     return stems
 
 
+def _gather_references(stems: dict[str, Endings], languages: Languages) -> None:
+    """Put `test.1.fr`, `test.2.fr`, which have no source of their own, with the files of `test`."""
+    for stem in list(stems):
+        base, _, number = stem.rpartition(".")
+        sources = stems.get(base, {}).get(f".{languages.src}")
+        if sources and number.isdecimal() and set(stems[stem]) == {f".{languages.tgt}"}:
+            [(*_, path), *_] = stems.pop(stem)[f".{languages.tgt}"]
+            stems[base].setdefault(_REFERENCES, []).append((int(number), 0, path))
+
+
 def _other_stems(split: str, stems: dict[str, Endings]) -> list[str]:
     """The names that belong to a split though they are none of its ALIASES."""
     named = [stem for stem in stems if split in _NAMED and _NAMED[split].match(stem)]
@@ -205,12 +222,15 @@ def _candidates(
                 raise UserError(f"{directory} should hold {total} shards of {stem}, but has {names}")
             yield Files(form, tuple(path for *_, path in shards))
     sides = [[path for *_, path in files.get(f".{lang}", [])] for lang in (languages.src, languages.tgt)]
+    references = [path for *_, path in sorted(files.get(_REFERENCES, []))]
+    if references and not sides[1]:
+        sides[1] = [references.pop(0)]
     links = [path for ending in _LINKS for *_, path in files.get(ending, [])]
     for paths in (*sides, links):
         if len(paths) > 1:
             raise UserError(f"{directory} has both {paths[0].name} and {paths[1].name}: keep one of them")
     if all(sides):
-        yield Files("text", (*sides[0], *sides[1], *links))
+        yield Files("text", (*sides[0], *sides[1], *links), tuple(references))
     elif any(sides) and one_side:
         lang = languages.tgt if sides[0] else languages.src
         raise UserError(

@@ -1,6 +1,7 @@
 """Attention over given pairs: between pieces, of each layer and head, or between words."""
 
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -10,9 +11,11 @@ import torch
 from nmt import alignment
 from nmt.alignment import Links, Side, Units
 from nmt.attention.masks import padding_mask
-from nmt.data.batching import collate
+from nmt.data.batching import Batch, collate
+from nmt.decoding import Hypothesis, force_decode
 from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length
+from nmt.run.translation import Translation
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,41 @@ class AligningModel(Model):
         Yields (number of the pair, weights [L, K, T, S] of each layer and head); nothing for a model without attention.
         A pair that is longer than the model can read is left out, with a warning.
         """
+        for rows, batch in self._batches(sources, targets, max_tokens):
+            src, pad_id = batch.src, self.tokenizer.pad_id
+            cross = self.translator.attentions(src, padding_mask(src, pad_id), batch.tgt_in).cross
+            if cross is None:
+                return
+            num_pieces = [padding_mask(each, pad_id).sum(dim=1).tolist() for each in (batch.tgt_out, src)]
+            for row, weights, T, S in zip(rows, cross.float().cpu().numpy(), *num_pieces, strict=True):
+                yield row, weights[..., :T, :S]
+
+    @torch.inference_mode()
+    def force(
+        self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096
+    ) -> tuple[list[Translation], dict[str, float]]:
+        """Given translations with their log-probabilities, and these as a sum, a mean over pieces, and a perplexity.
+
+        In nats, ends of sentence included. Raises UserError for a pair that is longer than the model can read.
+        """
+        found: dict[int, Hypothesis] = {}
+        for rows, batch in self._batches(sources, targets, max_tokens):
+            forced = force_decode(self.translator, batch.src, batch.tgt_in, batch.tgt_out)
+            found |= zip(rows, forced, strict=True)
+        if lost := [row + 1 for row in range(len(sources)) if row not in found]:
+            raise UserError(f"line {lost[0]} is longer than the model can read: it has no log-probability")
+        total = sum(each.log_prob for each in found.values())
+        mean = total / sum(len(each.ids) + 1 for each in found.values())
+        translations = [
+            Translation(source, target, found[row].log_prob, found[row].log_prob)
+            for row, (source, target) in enumerate(zip(sources, targets, strict=True))
+        ]
+        return translations, {"sum": total, "per_piece": mean, "perplexity": math.exp(-mean)}
+
+    def _batches(
+        self, sources: Sequence[str], targets: Sequence[str], max_tokens: int
+    ) -> Iterator[tuple[list[int], Batch]]:
+        """Batches of given pairs on the model's device, each with the numbers of its pairs; see `attentions`."""
         check_lines(sources=sources, targets=targets)
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
@@ -53,19 +91,15 @@ class AligningModel(Model):
         longest = self.translator.max_length or max(lengths.values(), default=0)
         if too_long := [row for row, length in lengths.items() if length > longest]:
             log.warning(
-                "%d of %d pairs have more than the %d pieces that the model can read, and no weights (the first is %d)",
+                "%d of %d pairs have more than the %d pieces that the model can read: left out (the first is %d)",
                 *(len(too_long), len(lengths), longest, too_long[0] + 1),
             )
         fitting = {row: length for row, length in lengths.items() if length <= longest}
         for rows in batches_by_length(fitting, max_tokens):
             examples = [{"index": row, "src_ids": src_ids[row], "tgt_ids": tgt_ids[row]} for row in rows]
             batch = collate(examples, pad_id=self.tokenizer.pad_id, bos_id=self.tokenizer.bos_id)
-            src, tgt_in = batch.src.to(self.device), batch.tgt_in.to(self.device)
-            cross = self.translator.attentions(src, padding_mask(src, self.tokenizer.pad_id), tgt_in).cross
-            if cross is None:
-                return
-            for row, weights in zip(rows, cross.float().cpu().numpy(), strict=True):
-                yield row, weights[..., : len(tgt_ids[row]), : len(src_ids[row])]
+            src, tgt_in, tgt_out = (each.to(self.device) for each in batch[1:4])
+            yield rows, batch._replace(src=src, tgt_in=tgt_in, tgt_out=tgt_out)
 
     def align(
         self,

@@ -9,6 +9,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import alignment, metrics
+from nmt.data.corpus import references_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import BEAM, DecodingSettings
 from nmt.errors import UserError
@@ -127,25 +128,33 @@ class Run(TranslatingModel, AligningModel):
         scorers: Mapping[str, Any] | None = None,
         num_bootstrap: int = 1000,
         show_progress: bool = False,
+        hypotheses: Sequence[str] | None = None,
     ) -> tuple[dict[str, Any], list[Translation]]:
         """Scores of a split's translations by `scorers`, else by the run's own metrics; with gold alignments, its AER.
 
-        `references` is the digest of sources and references: scores with the same one compare. Raises UserError for a
-        scorer that counts case where the tokenizer lower-cases text.
+        Translations that are given as `hypotheses` are not searched for, and `log_prob` scores them by the model (nats;
+        per_piece is the mean over pieces, ends of sentence included). `references` is the digest of sources and
+        references: scores with the same one compare. Raises UserError for a scorer that counts case where the tokenizer
+        lower-cases text.
         """
         if scorers is None:
             scorers = build_parts(self.config.metrics, trusted=self.trusted)
         check_case(scorers, lowercase=self.tokenizer.lowercase)
-        sources, references = list(dataset["src"]), list(dataset["tgt"])
-        translations = self.translate(sources, decoding, need_weights=False, show_progress=show_progress)
-        hypotheses = [each.text for each in translations]
-        scores: dict[str, Any] = metrics.score_with(
-            scorers, hypotheses, references, num_bootstrap=num_bootstrap
-        )
+        scores: dict[str, Any] = {}
+        sources = list(dataset["src"])
+        if hypotheses is None:
+            translations = self.translate(sources, decoding, need_weights=False, show_progress=show_progress)
+        else:
+            translations, scores["log_prob"] = self.force(sources, hypotheses)
         scores["num_sentences"] = len(sources)
+        if "tgt" not in dataset.column_names:
+            return scores, translations
+        references = references_of(dataset)
+        texts = [each.text for each in translations]
+        scores = metrics.score_with(scorers, texts, references, num_bootstrap=num_bootstrap) | scores
         scores["references"] = metrics.digest(sources, references)
         if self.translator.has_attention:
-            scores |= self._score_attention(dataset, sources, references, labels="macro_f1" in scores)
+            scores |= self._score_attention(dataset, sources, references[0], labels="macro_f1" in scores)
         return scores, translations
 
     def _score_attention(
@@ -180,8 +189,10 @@ class Run(TranslatingModel, AligningModel):
 
     def split(self, name: str, data: DictConfig | None = None) -> Any:
         """A split, read whole, of `data` or else of the run's own data. Raises UserError where there is none."""
-        if name not in SPLITS:
-            raise UserError(f"split={name}: choose one of {', '.join(SPLITS)}")
+        if name not in SPLITS and not name.startswith("test"):
+            raise UserError(
+                f"split={name}: choose one of {', '.join(SPLITS)}, or a test set, whose name begins so"
+            )
         splits = read_whole(
             stored_data(self.config.data) if data is None else data, [name], trusted=self.trusted
         )

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from nmt.errors import UserError, WriteError
 from nmt.files import write_together
 from nmt.run.checkpoints import kept_files
-from nmt.settings import SPLITS, flat, say
+from nmt.settings import flat, say
 
 log = logging.getLogger(__name__)
 
@@ -225,8 +225,7 @@ def _by_number(path: Path) -> list[str | int]:
 
 def runs_under(directory: Path) -> list[Path]:
     """The directory if it is one of a run or of scores, else the run directories in it."""
-    scores = (score_files(directory, split)[0] for split in SPLITS)
-    if any(file.is_file() for file in (directory / "config.yaml", *scores)):
+    if (directory / "config.yaml").is_file() or any(directory.glob("metrics*.json")):
         return [directory]
     folders = sorted((file.parent for file in directory.rglob("config.yaml")), key=_by_number)
     return [each for each in folders if each.name != ".hydra"]  # Hydra keeps a config.yaml too

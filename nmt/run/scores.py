@@ -29,7 +29,11 @@ def write_scores(
     scores_file, hypotheses_file = score_files(directory, split)
     text = "".join(f"{each.text}\n" for each in translations)
     content = {"split": split, **_training(trained_in or directory, split), **scores}
-    write_together({hypotheses_file: text, scores_file: json_text(content)})
+    files = {hypotheses_file: text, scores_file: json_text(content)}
+    if "log_prob" in scores:
+        log_probs = "".join(f"{each.log_prob:.4f}\n" for each in translations)
+        files[hypotheses_file.with_name(hypotheses_file.name.replace("hypotheses", "log_probs"))] = log_probs
+    write_together(files)
     return scores_file
 
 
@@ -88,6 +92,11 @@ def report(scores: dict[str, Any]) -> str:
             interval = "" if result["ci"] is None else f" ± {result['ci']:.2f}"
             label = metrics.label(name, result["signature"])
             lines.append(f"{label:4} {result['score']:.2f}{interval}  {result['signature']}")
+    if "log_prob" in scores:
+        result = scores["log_prob"]
+        lines.append(
+            f"log p {result['sum']:.2f}  {result['per_piece']:.4f} a piece  perplexity {result['perplexity']:.2f}"
+        )
     if "aer" in scores:
         result = scores["aer"]
         lines.append(

@@ -6,6 +6,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from nmt import metrics, plotting, ranks
+from nmt.data.corpus import references_of
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
 from nmt.errors import UserError
@@ -63,7 +64,7 @@ class ScoreValidation(Callback):
             translations.update(zip(batch.indices.tolist(), texts, strict=True))
         translations = ranks.united(translations)
         rows = sorted(translations)
-        references = [data.val_text[row]["tgt"] for row in rows]
+        references = references_of(data.val_text.select(rows))
         scores = metrics.score_with(
             self.scorers, [translations[row] for row in rows], references, num_bootstrap=0
         )
@@ -75,7 +76,7 @@ class ScoreValidation(Callback):
             if "macro_f1" in self.scorers:
                 labels, counts = metrics.confusion(
                     [translations[row] for row in rows],
-                    references,
+                    references[0],
                     lowercase=self.scorers["macro_f1"].lowercase,
                 )
                 image = plotting.to_array(plotting.confusion(labels, counts))
