@@ -1,5 +1,6 @@
 """Every test starts from the same seed, on one thread: many small tensors gain nothing from more."""
 
+import os
 from collections.abc import Iterator
 
 import hydra
@@ -9,6 +10,9 @@ import torch
 from tests.commands import by_choices
 
 torch.set_num_threads(1)
+# Processes that end by Unix's signals, and a file that shares their helpers
+UNIX = ("averaging", "ddp", "interrupt", "resume", "trackers")
+collect_ignore = [f"test_{name}.py" for name in UNIX if os.name == "nt"]
 
 
 @pytest.fixture(autouse=True)

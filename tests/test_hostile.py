@@ -1,14 +1,12 @@
 """Broken and hostile input ends in one clear line, with nothing run, damaged or half-written."""
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import json
 import logging
 import os
 import pickle
-import resource
 import shutil
 import sys
 import unicodedata
@@ -51,7 +49,9 @@ from tests import commands
 from tests.commands import Ended, refused, run_composed
 from tests.commands import run as command
 
-NOT_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
+NOT_ROOT = pytest.mark.skipif(
+    getattr(os, "geteuid", int)() == 0, reason="the superuser may read and write everything"
+)
 SMALL = ["model.size=16", "data.tokenizer.vocab_size=300"]
 SMALL_CORPUS = ["data.num_train=100", "data.num_val=5", "data.num_test=5", "data.max_words=12"]
 TINY = [
@@ -633,6 +633,7 @@ def test_translate_never_loses_or_adds_a_line(way, trained, tmp_path):
 @contextlib.contextmanager
 def full_disk(left: int) -> Iterator[None]:
     """No file grows beyond `left` bytes: writing fails as on a full disk."""
+    resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (left, limits[1]))
     try:
@@ -731,6 +732,7 @@ SLOW_MOMENTS = ("before the best checkpoint", "before the scores")
 )
 def test_a_disk_that_fills_during_training_ends_it_in_one_line(moment, tmp_path, cache, monkeypatch):
     """What was whole stays so, and when there is room the run goes on to its scores."""
+    resource = pytest.importorskip("resource")
     owner, name, number, fragment = MOMENTS[moment]
     run, limits = tmp_path / "run", resource.getrlimit(resource.RLIMIT_FSIZE)
     original, calls, before = getattr(owner, name), iter(range(1, 10_000)), {}
@@ -854,6 +856,7 @@ def test_training_names_a_run_directory_that_is_read_only(locked, cache):
     refused(command("train", f"resume={locked}"), str(locked), "denied")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipe has a name here")
 def test_what_is_no_plain_file_is_written_to_and_stays(trained, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -959,6 +962,7 @@ def test_a_new_run_is_not_written_over_an_old_one(trained, tmp_path, cache):
 
 
 def test_a_directory_that_another_process_trains_in_is_left_to_it(tmp_path, cache):
+    fcntl = pytest.importorskip("fcntl")
     run = tmp_path / "run"
     run.mkdir()
     other = os.open(run, os.O_RDONLY)
@@ -1000,6 +1004,7 @@ def test_what_is_no_checkpoint_is_set_aside(content, trained, tmp_path):
     assert (run / "checkpoints" / "last.ckpt.broken").read_bytes() == content
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="open files have no names here")
 def test_a_link_stays_a_link_and_an_open_file_stays_open(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old\n")
