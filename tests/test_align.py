@@ -443,6 +443,16 @@ def test_translations_begin_with_their_prefixes(gru):
         Run.load(gru).translate(SOURCES, prefixes=["a"])
 
 
+def test_lines_with_unknown_characters_are_counted(gru, caplog):
+    run = Run.load(gru)
+    run.translate([*SOURCES, "猫は寝ている。", "the 猫"], prefixes=[*TARGETS, "", "ж"], num_best=2)
+    hold = "hold characters that the vocabulary does not know"
+    assert [each.partition(":")[0] for each in caplog.messages] == [
+        f"2 of 6 lines {hold} (猫, は, 寝, て, い, る, 。)",
+        f"1 of 6 prefixes {hold} (ж)",
+    ]
+
+
 @pytest.mark.parametrize("max_tokens", [4096, 1])
 def test_an_empty_prefix_leaves_its_line_free(gru, max_tokens):
     """In a batch with lines that have one, and in one of its own."""

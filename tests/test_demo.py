@@ -236,6 +236,14 @@ def test_any_line_is_shown(runs):
     assert "in parts" in views.message(explorer, "house", Choices(), long)
 
 
+def test_characters_that_the_vocabulary_does_not_know_are_named(runs):
+    explorer = Explorer(runs["gru"], SHORT)
+    for line in ("猫は寝ている。", "猫" + " house" * 600):
+        said = views.message(explorer, line, Choices(), explorer.explore(line))
+        assert "characters that the vocabulary does not know (猫" in said
+        assert ("in parts" in said) == ("house" in line)
+
+
 def test_a_line_in_parts_has_no_weights_of_a_layer_to_show(runs):
     explorer = Explorer(runs["transformer"], SHORT)
     long = explorer.explore(" ".join(["house"] * 600))

@@ -948,6 +948,24 @@ def test_references_that_the_vocabulary_rewrites_are_warned_of(trained, caplog):
     assert warning.message.startswith("100 % of the validation references hold characters")
 
 
+def test_text_in_another_script_than_the_vocabulary_is_warned_of(trained, caplog):
+    splits = {
+        "train": Dataset.from_dict({"src": ["猫は", "a house", "は猫"], "tgt": ["nhà", "ngôi жnhà", "con"]}),
+        "val": Dataset.from_dict({"src": ["寝", "one house"], "tgt": ["ngôi nhà", "con"]}),
+    }
+    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
+    TranslationDataModule(splits, Tokenizer.load(trained / "tokenizer"), **settings, guided=False)
+    said = [
+        record.message.partition(":")[0] for record in caplog.records if record.levelno == logging.WARNING
+    ]
+    hold = "hold characters that the vocabulary does not know"
+    assert said == [
+        f"1 of 2 validation sources {hold} (寝)",
+        f"2 of 3 training sources {hold} (猫, は)",
+        f"1 of 3 training targets {hold} (ж)",
+    ]
+
+
 # What another process does, or an earlier run has left.
 
 

@@ -10,7 +10,7 @@ from datasets import Dataset
 from datasets.fingerprint import Hasher
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, unknown_message
 from nmt.errors import UserError
 
 ENGLISH = [
@@ -108,6 +108,25 @@ def test_unknown_pieces_read_as_sentencepiece_reads_them(joint):
     [ids] = joint.encode_target(["con ж"])
     assert 1 in ids
     assert joint.decode([ids]) == ["con  ⁇ "]
+
+
+@pytest.mark.parametrize("is_joint", [True, False])
+def test_unknown_characters_are_found_by_line(is_joint, bytes_too):
+    tokenizer = train(joint=is_joint, vocab_size=85 if is_joint else 50)
+    lines = ["the cat", "the 猫は cat", "", "ж", "ﬁne\u3000cat", "a🇫🇷b"]
+    assert tokenizer.unknown_characters(lines) == ["猫は", "ж", "🇫🇷"]
+    assert tokenizer.unknown_characters(["nhà ж nhỏ", "nhà"], is_target=True) == ["ж"]
+    assert tokenizer.unknown_characters(["đỏ"]) == ([] if is_joint else ["đỏ"])
+    assert bytes_too.unknown_characters(lines) == []
+    cased = train(joint=is_joint, vocab_size=80 if is_joint else 48, lowercase=True)
+    assert cased.unknown_characters(["THE CAT", "Ж"]) == ["ж"]
+
+
+def test_a_message_counts_lines_and_shows_some_characters():
+    assert unknown_message(2, 1_000, "lines", ["猫は", "は寝"]).startswith(
+        "2 of 1,000 lines hold characters that the vocabulary does not know (猫, は, 寝): "
+    )
+    assert "(a, b, c, d, e, f, g, h, i, j, …)" in unknown_message(1, 1, "lines", ["abcdefghijkl"])
 
 
 def test_characters_never_seen_survive_as_bytes(bytes_too):

@@ -18,7 +18,7 @@ from nmt.data.batching import Batch, TokenBatchSampler, collate, mixed
 from nmt.data.pairs import Rows
 from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, unknown_message
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -63,6 +63,7 @@ class TranslationDataModule(L.LightningDataModule):
                 100 * share,
             )
         self.val = pairs.encode(splits["val"], tokenizer)
+        self._warn_of_unknown(self.val, splits["val"], "validation", sides=["src"])
         self._rows = {"val": Rows.of(self.val)}
         self._pair_sampler = None
         if sampling:
@@ -86,15 +87,23 @@ class TranslationDataModule(L.LightningDataModule):
                     f"{len(splits[split]):,}",
                     split,
                 )
+        encoded = pairs.encode(splits["train"], self.tokenizer, guided=self.guided)
+        self._warn_of_unknown(encoded, splits["train"], "training", sides=["src", "tgt"])
         self._rows["train"], self.filter_counts = pairs.filter_pairs(
-            pairs.encode(splits["train"], self.tokenizer, guided=self.guided),
-            max_length=self.max_length,
-            max_ratio=self.max_ratio,
+            encoded, max_length=self.max_length, max_ratio=self.max_ratio
         )
         self.train = self._rows["train"].dataset
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
+
+    def _warn_of_unknown(self, encoded: Dataset, text: Dataset, split: str, sides: list[str]) -> None:
+        for side in sides:
+            if places := pairs.rows_with(encoded, f"{side}_ids", self.tokenizer.unk_id):
+                some = text.select(places[:100])[side]
+                found = self.tokenizer.unknown_characters(some, is_target=side == "tgt")
+                what = f"{split} {'sources' if side == 'src' else 'targets'}"
+                log.warning(unknown_message(len(places), len(text), what, found))
 
     def rows(self, split: str, *, epoch: int = 0) -> Rows:
         """The encoded pairs of a split in this epoch."""

@@ -95,6 +95,16 @@ def lengths(rows: Dataset) -> tuple[Lengths, Lengths]:
     return np.concatenate(sides[0]), np.concatenate(sides[1])
 
 
+def rows_with(rows: Dataset, column: str, piece: int) -> list[int]:
+    """The places of the rows whose column holds a piece."""
+    places: list[int] = []
+    for start, batch in enumerate(rows.select_columns([column]).with_format("arrow").iter(_ROWS_A_BATCH)):
+        lists = batch[column].combine_chunks()
+        holding = pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), piece))
+        places += (start * _ROWS_A_BATCH + np.unique(holding)).tolist()
+    return places
+
+
 def digest(rows: Dataset) -> str:
     """A digest of the content of all columns, row by row."""
     found = hashlib.sha256()

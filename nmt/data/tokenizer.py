@@ -19,6 +19,7 @@ _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 # Part of what a model follows from: another number of threads adds in another order and gives another model.
 _NUM_THREADS = 4
 _SPACE = "▁"  # SentencePiece's mark of a space
+_NUM_SHOWN = 10  # unknown characters
 
 
 class Tokenizer:
@@ -180,6 +181,17 @@ class Tokenizer:
         wanted = [" ".join(line.split()) for line in self._cased(lines)]
         return sum(one != other for one, other in zip(written, wanted, strict=True))
 
+    def unknown_characters(self, lines: Sequence[str], *, is_target: bool = False) -> list[str]:
+        """The characters that the vocabulary does not know, of each line that has some."""
+        processor, cased = self._target if is_target else self._source, self._cased(lines)
+        encoded = processor.encode([*cased])
+        lines = [line for line, ids in zip(cased, encoded, strict=True) if self.unk_id in ids]
+        found = []
+        for line, each in zip(lines, processor.encode(lines, return_type="offset_mapping"), strict=True):
+            spans = zip(each["ids"], each["offsets"], strict=True)
+            found.append("".join(line[begin:end] for piece, (begin, end) in spans if piece == self.unk_id))
+        return found
+
     def align_source(self, text: str) -> tuple[list[int], list[int]]:
         """The ids of `encode_source` for one line, and the index of each one's word in `text.split()`, -1 for the end.
 
@@ -234,6 +246,16 @@ class Tokenizer:
             if each not in (self.pad_id, self.bos_id):
                 places.append(place)
         return places
+
+
+def unknown_message(number: int, total: int, what: str, characters: Iterable[str]) -> str:
+    """`3 of 10 lines hold characters that the vocabulary does not know (…)`, with the first of these characters."""
+    distinct = list(dict.fromkeys(chain.from_iterable(characters)))
+    shown = ", ".join(distinct[:_NUM_SHOWN]) + (", …" if len(distinct) > _NUM_SHOWN else "")
+    return (
+        f"{number:,} of {total:,} {what} hold characters that the vocabulary does not know ({shown}): "
+        "the model has one unknown piece for all of them"
+    )
 
 
 def _train(lines: Iterable[str], what: str, *, vocab_size: int, **options: Any) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
+from nmt.data.tokenizer import unknown_message
 from nmt.demo.session import Choices, Explored, Explorer, Unit
 from nmt.errors import UserError
 from nmt.plotting import Group, alignment_page
@@ -44,10 +45,11 @@ def n_best(explored: Explored) -> str:
 
 def message(explorer: Explorer, line: str, choices: Choices, explored: Explored) -> str:
     """One line about the choices, and the cost of the held attention."""
+    unknown = explorer.run.tokenizer.unknown_characters([line])
+    said = [unknown_message(1, 1, "lines", unknown)] if unknown else []
     if not explored.ids:
         has_pieces = len(explorer.run.tokenizer.encode_source([line])[0]) > 1  # the end of sentence is one
-        return PARTS if has_pieces else ""
-    said = []
+        return escape("; ".join([*said, PARTS] if has_pieces else said))
     if choices.prefix:
         said.append(f"its first {len(choices.prefix)} pieces are as chosen")
     if choices.pins:

@@ -60,8 +60,10 @@ class TranslatingModel(Model):
         lines = list(lines)
         numbers = range(first_line, first_line + len(lines))
         ids = self.tokenizer.encode_source(lines)
+        self.warn_of_unknown(lines, "lines")
         if prefixes is not None:
             _check_prefixes(prefixes, lines, ids, numbers)
+            self.warn_of_unknown(prefixes, "prefixes", is_target=True)
         most = self.most_pieces
         parts = [
             [line] if len(own) <= most or _is_empty(line, own) else self._cut(number, line)
