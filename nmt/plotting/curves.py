@@ -20,9 +20,12 @@ Curve = tuple[Sequence[float], Sequence[float]]  # x and y
 
 
 def bleu_by_length(
-    buckets: Sequence[str], systems: Mapping[str, Sequence[Sequence[float]]], num_sentences: Sequence[int]
+    buckets: Sequence[str],
+    systems: Mapping[str, Sequence[Sequence[float]]],
+    num_sentences: Sequence[int],
+    units: str = "words",
 ) -> Figure:
-    """BLEU of the runs of each system for each bucket of sentence lengths, in words (in the manner of Bahdanau et al.
+    """BLEU of the runs of each system for each bucket of sentence lengths in `units` (in the manner of Bahdanau et al.
     2015, figure 2).
 
     `buckets` are labels such as "1-10", from short to long; NaN is a bucket without sentences and leaves a gap.
@@ -32,7 +35,7 @@ def bleu_by_length(
     figure, axes = _lines(curves, "BLEU")
     sizes = [f"{bucket}\n({number:,})" for bucket, number in zip(buckets, num_sentences, strict=True)]
     axes.set_xticks(positions, sizes)
-    axes.set_xlabel("sentence length, words (number of sentences)")
+    axes.set_xlabel(f"sentence length, {units} (number of sentences)")
     axes.set_ylim(bottom=0)
     return figure
 

@@ -18,7 +18,7 @@ from nmt.plotting.fonts import missing_glyphs_logged
 
 def to_png(figure: Figure, path: str | Path) -> None:
     """Write a figure as PNG."""
-    _write(figure, path, "png", {})
+    write_together({Path(path): _content(figure, "png", {})})
 
 
 def to_svg(figure: Figure, path: str | Path) -> None:
@@ -26,21 +26,24 @@ def to_svg(figure: Figure, path: str | Path) -> None:
 
     Words become paths, which look alike everywhere and keep the size that the layout measured.
     """
-    _write(figure, path, "svg", {"svg.fonttype": "path", "svg.hashsalt": "nmt"}, {"Date": None})
+    write_together({Path(path): svg(figure)})
+
+
+def svg(figure: Figure) -> bytes:
+    """The bytes that `to_svg` writes."""
+    return _content(figure, "svg", {"svg.fonttype": "path", "svg.hashsalt": "nmt"}, {"Date": None})
 
 
 def to_pdf(figure: Figure, path: str | Path) -> None:
     """Write a figure as PDF, the same bytes for the same figure, with its fonts as TrueType, as publishers ask."""
-    _write(figure, path, "pdf", {"pdf.fonttype": 42}, {"CreationDate": None})
+    write_together({Path(path): _content(figure, "pdf", {"pdf.fonttype": 42}, {"CreationDate": None})})
 
 
-def _write(
-    figure: Figure, path: str | Path, kind: str, settings: dict[str, Any], metadata: Any = None
-) -> None:
+def _content(figure: Figure, kind: str, settings: dict[str, Any], metadata: Any = None) -> bytes:
     content = io.BytesIO()  # libraries that write files themselves do not say why the disk refused
     with missing_glyphs_logged(), matplotlib.rc_context(settings):
         figure.savefig(content, format=kind, metadata=metadata)
-    write_together({Path(path): content.getvalue()})
+    return content.getvalue()
 
 
 def to_gif(pictures: Sequence[Path], path: str | Path, *, seconds_per_frame: float) -> None:

@@ -1,6 +1,7 @@
 """Several sentences as files: a picture each, or one interactive page."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -9,15 +10,17 @@ from nmt.alignment.documents import SEPARATOR
 from nmt.plotting.documents import document
 from nmt.plotting.files import to_html, to_png, to_svg
 from nmt.plotting.heatmaps import heatmap
-from nmt.plotting.sentence import Group, Sentence
+from nmt.plotting.sentence import MOST_OF_PAGE, Group, Sentence, cropped
 from nmt.plotting.webpage import alignment_page
+
+log = logging.getLogger(__name__)
 
 
 def picture(sentence: Sentence) -> Figure:
     """The heatmap of a sentence; of a document its sentences and words, shaded."""
-    weights, source, target, title, gold, _ = sentence
-    if SEPARATOR in source:
-        return document(weights, source, target, title=title)
+    if SEPARATOR in sentence.source:
+        return document(sentence.weights, sentence.source, sentence.target, title=sentence.title)
+    weights, source, target, title, gold, _ = cropped(sentence)
     return heatmap(weights, source, target, title=title, gold=gold)
 
 
@@ -30,16 +33,58 @@ def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path) -> 
         to_svg(figure, name.with_suffix(".svg"))
 
 
+class Page:
+    """The sentences of an interactive page: the first ones, with at most `MOST_OF_PAGE` weights in all.
+
+    A browser has to lay out a cell for each weight; `left_out` counts the sentences beyond.
+    """
+
+    def __init__(self) -> None:
+        self.sentences: list[Sentence | Group] = []
+        self.left_out = self._num_weights = 0
+
+    def add(self, sentence: Sentence | Group) -> bool:
+        """Add a sentence, or count it as left out and return False."""
+        if isinstance(sentence, Group):
+            sentence = sentence._replace(sentences=[cropped(each) for each in sentence.sentences])
+            members: Sequence[Sentence] = sentence.sentences
+        else:
+            sentence = cropped(sentence)
+            members = [sentence]
+        # A label is as much to lay out as a few weights.
+        self._num_weights += sum((len(each.source) + 4) * (len(each.target) + 4) for each in members)
+        if self.left_out or self._num_weights > MOST_OF_PAGE:
+            self.left_out += 1
+            return False
+        self.sentences.append(sentence)
+        return True
+
+    def write(self, path: str | Path, *, title: str, languages: tuple[str, str] | None) -> None:
+        """Write the page, which says at its end what was left out; `languages` are those of source and target."""
+        note = None
+        if self.left_out:
+            note = f"{self.left_out} more sentences are left out: a page has room for about {MOST_OF_PAGE:,} weights"
+            log.warning("%s: %s; give fewer lines at a time", path, note)
+        source_lang, target_lang = languages or (None, None)
+        to_html(
+            alignment_page(
+                self.sentences, title=title, source_lang=source_lang, target_lang=target_lang, note=note
+            ),
+            path,
+        )
+
+
 def write_page(
     sentences: Mapping[int, Sentence] | Mapping[int, Sentence | Group],
     path: str | Path,
     *,
     title: str,
     languages: tuple[str, str] | None,
+    left_out: int = 0,
 ) -> None:
-    """Write sentences as an interactive page; `languages` are those of source and target."""
-    source_lang, target_lang = languages or (None, None)
-    page = alignment_page(
-        list(sentences.values()), title=title, source_lang=source_lang, target_lang=target_lang
-    )
-    to_html(page, path)
+    """Write sentences as a `Page`, after which `left_out` more would have come."""
+    page = Page()
+    for each in sentences.values():
+        page.add(each)
+    page.left_out += left_out
+    page.write(path, title=title, languages=languages)

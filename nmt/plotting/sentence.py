@@ -32,6 +32,28 @@ class Group(NamedTuple):
     is_series: bool
 
 
+MOST_OF_PAGE = 500_000  # weights that a browser can lay out
+MOST_OF_SENTENCE = 160_000  # weights that are drawn: 400 words by 400
+
+
+def cropped(sentence: Sentence) -> Sentence:
+    """The sentence, or of one that is too long to draw the first words of both sides; its title says so."""
+    source, target = sentence.source, sentence.target
+    if len(source) * len(target) <= MOST_OF_SENTENCE:
+        return sentence
+    side = int(MOST_OF_SENTENCE**0.5)
+    T = min(len(target), max(side, MOST_OF_SENTENCE // len(source)))
+    S = min(len(source), MOST_OF_SENTENCE // T)
+    kept = f"the first {S} of {len(source)} source and {T} of {len(target)} target words"
+    return sentence._replace(
+        weights=np.asarray(sentence.weights)[:T, :S],
+        source=source[:S],
+        target=target[:T],
+        title=f"{sentence.title} · {kept}" if sentence.title else kept,
+        gold=[(i, j) for i, j in sentence.gold or () if i < S and j < T],
+    )
+
+
 def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArray[np.float64]:
     """Weights [T, S] as an array. Raises ValueError where the labels do not fit them."""
     values = np.asarray(weights, dtype=np.float64)

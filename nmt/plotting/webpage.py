@@ -27,14 +27,15 @@ def alignment_page(
     source_lang: str | None = None,
     target_lang: str | None = None,
     is_part: bool = False,
+    note: str | None = None,
 ) -> str:
     """An HTML page of sentences: pointing at a word (or Tab and the arrow keys) shades the words of the other side.
 
     A click or Enter holds the choice. The sentences of a document are shaded by their weight, for the whole output
     while no word is chosen. Below stands the whole of the weights [T, S] as a table, in hundredths, which a browser
     without scripts shows too; gold links are outlined. The languages (such as "zh") tell the browser which fonts and
-    voices fit. A page that `is_part` of another has no heading. Raises ValueError where the labels of a sentence do not
-    fit its weights.
+    voices fit. A page that `is_part` of another has no heading; `note` is its last line. Raises ValueError where the
+    labels of a sentence do not fit its weights.
     """
     numbers, langs = count(1), (source_lang, target_lang)
     sections = [
@@ -57,7 +58,7 @@ def alignment_page(
 </head>
 <body{' class="part"' if is_part else ""}>
 <main>
-{heading}{"".join(sections)}</main>
+{heading}{"".join(sections)}{f"<p>{_text(note)}</p>" if note else ""}</main>
 <script>
 {SCRIPT}</script>
 </body>

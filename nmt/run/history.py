@@ -11,6 +11,7 @@ from nmt import alignment
 from nmt.errors import UserError
 from nmt.files import write_together
 from nmt.plotting import Group, Sentence
+from nmt.plotting.sentence import MOST_OF_PAGE, cropped
 
 FILE, PAGE = "history.npz", "index.html"
 MOST_ON_PAGE = 100  # validations: the page must not grow with the length of training
@@ -107,15 +108,14 @@ class History:
         write_together({directory / FILE: content.getvalue(), directory / PAGE: page})
 
     def groups(self) -> list[Group]:
-        """A series over the last validations for each sentence."""
-        return [
-            Group(
-                f"sentence {self.rows[k]}: {self.source[k]}",
-                [self._sentence(n, k) for n in range(len(self.steps))[-MOST_ON_PAGE:]],
-                is_series=True,
-            )
-            for k in range(len(self.rows))
-        ]
+        """A series over the last validations for each sentence, as many as a page has room for."""
+        groups = []
+        for k in range(len(self.rows)):
+            room = MOST_OF_PAGE // max(1, len(self.rows) * self.weights[k][0].size)
+            shown = range(len(self.steps))[-max(1, min(MOST_ON_PAGE, room)) :]
+            series = [cropped(self._sentence(n, k)) for n in shown]
+            groups.append(Group(f"sentence {self.rows[k]}: {self.source[k]}", series, is_series=True))
+        return groups
 
     def _sentence(self, n: int, k: int) -> Sentence:
         error = "" if np.isnan(self.aer[n, k]) else f" · AER {self.aer[n, k]:.2f}"
