@@ -78,7 +78,7 @@ def draw(
     if lengths := result.get("bleu_by_length"):
         scores = {system: [lengths["scores"][index] for index in group] for system, group in groups.items()}
         plots["bleu_by_length"] = plotting.bleu_by_length(
-            lengths["buckets"], scores, lengths["num_sentences"]
+            lengths["buckets"], scores, lengths["num_sentences"], lengths["units"]
         )
     curves = dict(enumerate(figures.learning_curve(run.directory, "val/bleu") for run in runs))
     if any(curves.values()):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt import metrics
+from nmt import alignment, metrics
 from nmt.comparison.runs import ScoredRun, group_runs, label_runs, label_systems
 from nmt.comparison.significance import compare_systems, paired_tests
 from nmt.errors import UserError, printable
@@ -165,15 +165,18 @@ def score_by_length(
     metric: Any,
     *,
     bounds: Sequence[int],
-) -> dict[str, list]:
-    """Corpus scores of the sentences of each source length: `{"buckets", "num_sentences", "scores"}`.
+) -> dict[str, Any]:
+    """Corpus scores of the sentences of each source length: `{"units", "buckets", "num_sentences", "scores"}`.
 
-    `bounds` are the most words in each bucket but the last, which has no end: [10, 20] gives 0-10, 11-20 and
-    21+. A bucket without sentences is left out. scores is [runs, buckets].
+    The units are words, or characters if most sources have no spaces. `bounds` are the most in each bucket but the
+    last, which has no end: [10, 20] gives 0-10, 11-20 and 21+. A bucket without sentences is left out. scores is
+    [runs, buckets].
     """
     rows_by_bucket: dict[int, list[int]] = {}
     for row, line in enumerate(sources):
-        rows_by_bucket.setdefault(bisect.bisect_left(bounds, len(line.split())), []).append(row)
+        rows_by_bucket.setdefault(bisect.bisect_left(bounds, len(alignment.split_units(line))), []).append(
+            row
+        )
     buckets = sorted(rows_by_bucket)
     starts = [0, *(bound + 1 for bound in bounds)]
 
@@ -181,7 +184,9 @@ def score_by_length(
         hypotheses, chosen = [text[row] for row in rows], [references[row] for row in rows]
         return metrics.score_with({"it": metric}, hypotheses, chosen, num_bootstrap=0)["it"]["score"]
 
+    num_mixed = sum(alignment.choose_units(line, "auto") == "mixed" for line in sources)
     return {
+        "units": "characters" if 2 * num_mixed > len(sources) else "words",
         "buckets": [f"{starts[b]}-{bounds[b]}" if b < len(bounds) else f"{starts[b]}+" for b in buckets],
         "num_sentences": [len(rows_by_bucket[b]) for b in buckets],
         "scores": [[score(text, rows_by_bucket[b]) for b in buckets] for text in texts],

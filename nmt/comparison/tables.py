@@ -118,9 +118,9 @@ def difference_tables(comparison: Comparison, columns: Sequence[str]) -> str:
     return "\n\n".join([*sections, note])
 
 
-def length_table(heading: str, rows: Sequence[Row], lengths: Mapping[str, list]) -> str:
+def length_table(heading: str, rows: Sequence[Row], lengths: Mapping[str, Any]) -> str:
     """Scores by source length, as of `score_by_length`, as an aligned Markdown table, a line a run."""
-    lines = [[heading, *(f"{bucket} words" for bucket in lengths["buckets"])]]
+    lines = [[heading, *(f"{bucket} {lengths['units']}" for bucket in lengths["buckets"])]]
     lines.append(["sentences", *map(str, lengths["num_sentences"])])
     for row, scores in zip(rows, lengths["scores"], strict=True):
         lines.append([markdown(row["run"]), *(f"{score:.2f}" for score in scores)])
