@@ -103,6 +103,11 @@ class Run(TranslatingModel, AligningModel):
         first = runs[0]
         return cls(first.directory, first.config, first.tokenizer, ensemble, trusted=first.trusted)
 
+    def __repr__(self) -> str:
+        languages = "" if self.languages is None else f", {' to '.join(self.languages)}"
+        size = f"{self.translator.num_parameters:,} parameters"
+        return f"Run({str(self.directory)!r}: {self.translator.name}, {size}{languages}, on {self.device})"
+
     @property
     def name(self) -> str:
         """Its directory's name and that of the folder above, which says what was chosen."""
