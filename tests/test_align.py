@@ -346,6 +346,24 @@ def test_gold_links_outside_their_pair_are_named_with_file_and_line(gru, way, li
         align(run=gru, src=text, tgt=text, gold=gold, flip_gold=flip, **extra)
 
 
+def test_links_that_seem_to_count_from_one_are_hinted_at(gru, files, tmp_path, caplog):
+    """Of a file to score, of gold links within their pairs, and of gold links beyond them."""
+    gold = written(tmp_path / "gold", "0-3 1-5", "1-0", "", "4-1")
+    from_1 = written(tmp_path / "from_1", "1-4 2-6", "2-1", "", "5-2")
+    for hypothesis, reference, file in ((from_1, gold, from_1), (gold, from_1, from_1)):
+        caplog.clear()
+        align(alignment=hypothesis, gold=reference)
+        assert f"{file} has no link of a word 0: does it count from 1?" in caplog.text
+    caplog.clear()
+    empty = written(tmp_path / "empty", "", "", "", "")
+    for hypothesis, reference in ((gold, gold), (from_1, from_1), (empty, from_1), (from_1, empty)):
+        align(alignment=hypothesis, gold=reference)
+    assert caplog.text == ""
+    beyond = written(tmp_path / "beyond", "1-4 5-8", "", "", "")
+    with pytest.raises(UserError, match=r"out of range: .*: does the file count from 1\?"):
+        align(run=gru, src=files["src"], tgt=files["tgt"], gold=beyond)
+
+
 def test_files_without_lines_give_no_line_and_nothing_to_draw_or_to_search(gru, tmp_path, capsys):
     empty = written(tmp_path / "empty")
     given = {"run": gru, "src": empty, "tgt": empty}

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt import alignment
+from nmt import alignment, metrics
+from nmt.comparison import figures
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.run.directory import Run
+from nmt.run.history import History
 from tests.test_align import align, make_run, translate, written
 
 ENGLISH = ["the cat sleeps at home .", "I like apples .", "we go to the park .", "he has a Python book ."]
@@ -167,6 +169,37 @@ def test_commands_write_links_between_units(run_dir, files, tmp_path):
     assert align(run=run_dir, **files, output=out, reverse_run=run_dir) is None
     with pytest.raises(UserError, match="units=pieces has no meaning with reverse_run"):
         align(run=run_dir, **files, units="pieces", reverse_run=run_dir)
+
+
+def test_a_history_shows_characters_of_text_without_spaces():
+    """Its weights say which units they are between; a page has room for so many validations."""
+    source, target = (np.array([text]) for text in (CHINESE[1], ENGLISH[0]))
+    size = len(alignment.split_units(CHINESE[1]))
+    weights = np.full((9, len(ENGLISH[0].split()), size), 1 / size)
+    greedy, aer = np.full((9, 1), "a"), np.full((9, 1), np.nan)
+    rows, gold = np.array([0]), [np.empty((0, 2), dtype=int)]
+    history = History(np.arange(9), rows, source, target, greedy, aer, [weights], gold)
+    [group] = history.groups()
+    assert len(group.sentences) == 9
+    assert group.sentences[0].source == list(CHINESE[1])
+    assert group.sentences[0].target == ENGLISH[0].split()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nmt.run.history.MOST_OF_PAGE", 3 * weights[0].size)
+        assert [each.title for each in history.groups()[0].sentences] == ["step 6", "step 7", "step 8"]
+
+
+def test_scores_by_length_count_characters_of_text_without_spaces():
+    metric = metrics.Bleu(tokenize="char", lowercase=False)
+    found = figures.score_by_length([CHINESE], CHINESE, CHINESE, metric, bounds=[6, 8])
+    assert found["units"] == "characters"
+    sizes = [len(alignment.split_units(line)) for line in CHINESE]
+    assert found["buckets"] == [
+        name
+        for name, low, high in (("0-6", 0, 6), ("7-8", 7, 8))
+        if any(low <= size <= high for size in sizes)
+    ]
+    english = figures.score_by_length([ENGLISH], ENGLISH, ENGLISH, metric, bounds=[6, 8])
+    assert (english["units"], english["buckets"]) == ("words", ["0-6"])
 
 
 def test_gold_links_count_words_unless_told_otherwise(run_dir, files, tmp_path, capsys):

@@ -17,6 +17,7 @@ _SPACELESS = "".join(
     rf"\p{{scx={script}}}" for script in _SCRIPTS
 )  # letters, and punctuation of these scripts
 _LETTER = rf"[[{_SPACELESS}]&&\p{{L}}]"
+_ANY = regex.compile(r"[\u0e00-\u1cff\u2e80-\U0003ffff]")  # holds them all, and is quick to search
 _GAP = regex.compile(rf"{_LETTER}\p{{M}}*+\s+(?={_LETTER})", regex.V1)
 _LETTERS = regex.compile(_LETTER, regex.V1)
 _OTHER_WORD = regex.compile(rf"[\w--[{_SPACELESS}]]+", regex.V1)
@@ -56,6 +57,8 @@ def choose_units(text: str, units: str) -> str:
     """
     if units != "auto":
         return units
+    if not _ANY.search(text):
+        return "words"
     least = max(len(_OTHER_WORD.findall(text)), _LETTERS_PER_SPACE * len(_GAP.findall(text)))
     return "mixed" if len(_LETTERS.findall(text)) > least else "words"
 

@@ -1,7 +1,12 @@
 """Align the words of given pairs by a run's attention, or score an alignment against gold links."""
 
+import logging
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 from tqdm import tqdm
 
@@ -15,6 +20,11 @@ from nmt.run.files import write_atomically
 
 READINGS: tuple[Reading, ...] = ("emitted", "fed")
 
+log = logging.getLogger(__name__)
+
+BLOCK = 4096  # pairs whose weights are in memory together
+NOTHING = np.zeros((0, 0))
+
 Gold = list[tuple[Links, Links]]  # sure and possible links of each pair
 Pairs = list[Aligned | None]  # None for a pair that the model cannot read
 
@@ -22,14 +32,53 @@ Pairs = list[Aligned | None]  # None for a pair that the model cannot read
 def align(cfg: DictConfig) -> AlignmentScore | None:
     """Write the alignment, or print its error where gold links are given; return that error."""
     if cfg.alignment is not None:
-        links = [sure for sure, _ in alignment.read_alignments(cfg.alignment, possible=False)]
-        return score(links, read_gold(cfg, len(links), cfg.alignment))
-    which = {"checkpoint": cfg.checkpoint, "average": cfg.average, "trusted": cfg.trusted}
-    run = Run.load(cfg.run, **which, device=cfg.device)
+        given = [sure for sure, _ in alignment.read_alignments(cfg.alignment, possible=False)]
+        return score(cfg, given, read_gold(cfg, len(given), cfg.alignment))
+    run, reverse = load_runs(cfg)
     sources, targets = list(read_lines(Path(cfg.src))), list(read_lines(Path(cfg.tgt)))
     if len(sources) != len(targets):
         raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
-    reverse = None if cfg.reverse_run is None else Run.load(cfg.reverse_run, **which, device=cfg.device)
+    units = "words" if cfg.units == "auto" and cfg.gold is not None else cfg.units
+    gold = None if cfg.gold is None else gold_links(cfg, run, sources, targets, units)
+    if cfg.search:
+        assert gold is not None
+        return search(cfg, run, sources, targets, gold, units)
+    links: list[Links] = []
+    page = plotting.Page()
+    with tqdm(total=len(sources), desc="align", unit="pairs", disable=None) as bar, saver(cfg) as save:
+        for first in range(0, len(sources), BLOCK):
+            block = slice(first, first + BLOCK)
+            pairs = align_block(cfg, run, sources[block], targets[block], units, first, bar)
+            found = links_of(cfg, pairs)
+            if reverse is not None:
+                backward = align_block(cfg, reverse, targets[block], sources[block], units, first)
+                found = [
+                    alignment.symmetrize(one, {(i, j) for j, i in other}, cfg.symmetrization)
+                    for one, other in zip(found, links_of(cfg, backward), strict=True)
+                ]
+            links += found
+            show(cfg, pairs, first, gold, page, save)
+    if cfg.page is not None:
+        title = f"{Path(cfg.src).name}, aligned by {Path(cfg.run).name}"
+        page.write(cfg.page, title=title, languages=run.languages)
+    lines = [alignment.format_pharaoh(each) for each in links]
+    if cfg.output is not None:
+        write_atomically(Path(cfg.output), "".join(f"{line}\n" for line in lines))
+    elif gold is None and not (cfg.page or cfg.heatmaps or cfg.weights):
+        print(*(f"{line}\n" for line in lines), sep="", end="")
+    return None if gold is None else score(cfg, links, gold)
+
+
+def load_runs(cfg: DictConfig) -> tuple[Run, Run | None]:
+    """The run, and that of the opposite direction. Raises UserError if one has no attention, or another direction."""
+    which = {
+        "checkpoint": cfg.checkpoint,
+        "average": cfg.average,
+        "trusted": cfg.trusted,
+        "device": cfg.device,
+    }
+    run = Run.load(cfg.run, **which)
+    reverse = None if cfg.reverse_run is None else Run.load(cfg.reverse_run, **which)
     if reverse is not None and run.languages is not None and reverse.languages is not None:
         there, back = " to ".join(run.languages), " to ".join(reverse.languages)
         if reverse.languages != run.languages[::-1]:
@@ -39,35 +88,31 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     for directory, each in ((cfg.run, run), (cfg.reverse_run, reverse)):
         if each is not None and not each.translator.has_attention:
             raise UserError(f"{directory} has no attention: it aligns nothing")
-    units = "words" if cfg.units == "auto" and cfg.gold is not None else cfg.units
-    gold = None if cfg.gold is None else gold_links(cfg, run, sources, targets, units)
-    if cfg.search:
-        assert gold is not None
-        return search(cfg, run, sources, targets, gold, units)
-    pairs = align_all(cfg, run, sources, targets, units)
-    links = links_of(cfg, pairs)
-    if reverse is not None:
-        backward = links_of(cfg, align_all(cfg, reverse, targets, sources, units))
-        links = [
-            alignment.symmetrize(one, {(i, j) for j, i in other}, cfg.symmetrization)
-            for one, other in zip(links, backward, strict=True)
-        ]
-    if cfg.page is not None or cfg.heatmaps is not None:
-        draw(cfg, run, pairs, gold)
-    lines = [alignment.format_pharaoh(each) for each in links]
-    if cfg.output is not None:
-        write_atomically(Path(cfg.output), "".join(f"{line}\n" for line in lines))
-    elif gold is None and not (cfg.page or cfg.heatmaps):
-        print(*(f"{line}\n" for line in lines), sep="", end="")
-    return None if gold is None else score(links, gold)
+    return run, reverse
 
 
-def align_all(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], units: str) -> Pairs:
-    """The weights between the units of each pair."""
+def saver(cfg: DictConfig) -> Any:
+    """A context in which weights are saved, or None without weights=."""
+    return nullcontext() if cfg.weights is None else alignment.saving_weights(Path(cfg.weights))
+
+
+def align_block(
+    cfg: DictConfig,
+    run: Run,
+    sources: list[str],
+    targets: list[str],
+    units: str,
+    first: int,
+    bar: Any = None,
+) -> Pairs:
+    """The weights between the units of each pair; `first` is the row of the first."""
     chosen = {"layer": cfg.layer, "head": cfg.head, "reading": cfg.reading, "units": units}
-    found = run.align_pairs(sources, targets, **chosen)
-    pairs = dict(tqdm(found, total=len(sources), desc="align", unit="pairs", disable=None))
-    return [pairs.get(row) for row in range(len(sources))]
+    found: dict[int, Aligned] = {}
+    for row, pair in run.align_pairs(sources, targets, first_line=first + 1, **chosen):
+        found[row] = pair
+        if bar is not None:
+            bar.update()
+    return [found.get(row) for row in range(len(sources))]
 
 
 def links_of(cfg: DictConfig, pairs: Pairs) -> list[Links]:
@@ -75,21 +120,24 @@ def links_of(cfg: DictConfig, pairs: Pairs) -> list[Links]:
     return [set() if each is None else each.links(cfg.method, cfg.threshold) for each in pairs]
 
 
-def draw(cfg: DictConfig, run: Run, pairs: Pairs, gold: Gold | None) -> None:
-    """Draw the weights of each pair, gold links outlined."""
-    sures = [None] * len(pairs) if gold is None else [sure for sure, _ in gold]
-    pictures = {
-        number: plotting.Sentence(
-            each.weights, each.source.labels, each.target.labels, title=f"line {number}", gold=sure
+def show(
+    cfg: DictConfig, pairs: Pairs, first: int, gold: Gold | None, page: plotting.Page, save: Any
+) -> None:
+    """Save and draw the weights of each pair, gold links outlined, and add it to the page."""
+    for row, each in enumerate(pairs, first):
+        weights, source, target = (
+            (NOTHING, [], []) if each is None else (each.weights, each.source.labels, each.target.labels)
         )
-        for number, (each, sure) in enumerate(zip(pairs, sures, strict=True), start=1)
-        if each is not None and each.weights.size
-    }
-    if cfg.heatmaps is not None:
-        plotting.write_heatmaps(pictures, cfg.heatmaps)
-    if cfg.page is not None:
-        title = f"{Path(cfg.src).name}, aligned by {Path(cfg.run).name}"
-        plotting.write_page(pictures, cfg.page, title=title, languages=run.languages)
+        if save is not None:
+            save(weights, source, target)
+        if not weights.size:
+            continue
+        sure = None if gold is None else gold[row][0]
+        picture = plotting.Sentence(weights, source, target, title=f"line {row + 1}", gold=sure)
+        if cfg.heatmaps is not None:
+            plotting.write_heatmaps({row + 1: picture}, cfg.heatmaps)
+        if cfg.page is not None:
+            page.add(picture)
 
 
 def search(
@@ -124,8 +172,12 @@ def search(
     return min(scores.values())
 
 
-def score(links: list[Links], gold: Gold) -> AlignmentScore:
-    """Print and return the error of links against gold ones."""
+def score(cfg: DictConfig, links: list[Links], gold: Gold) -> AlignmentScore:
+    """Print and return the error of links against gold ones; warn if only one of the two seems to count from 1."""
+    firsts = lowest(links), lowest(possible for _, possible in gold)
+    if None not in firsts and 0 in firsts and firsts != (0, 0):
+        file = cfg.gold if firsts[0] == 0 else cfg.alignment or "the alignment"
+        log.warning("%s has no link of a word 0: does it count from 1? Links count words from 0", file)
     result = alignment.score_alignments(links, [sure for sure, _ in gold], [possible for _, possible in gold])
     print(f"AER {result.aer:.3f}  precision {result.precision:.3f}  recall {result.recall:.3f}")
     return result
@@ -143,11 +195,19 @@ def gold_links(cfg: DictConfig, run: Run, sources: list[str], targets: list[str]
             if i >= num_src or j >= num_tgt:
                 kind = "-" if (i, j) in sure else "p"
                 link = f"{j}{kind}{i}" if cfg.flip_gold else f"{i}{kind}{j}"
+                advice = "see flip_gold for the order"
+                if lowest(possible for _, possible in gold):
+                    advice = "no link has a word 0: does the file count from 1? Links count words from 0"
                 raise UserError(
                     f"{cfg.gold}:{number}: link {link} is out of range: the line has {num_src} {units} in {cfg.src} "
-                    f"and {num_tgt} in {cfg.tgt}; see flip_gold for the order"
+                    f"and {num_tgt} in {cfg.tgt}; {advice}"
                 )
     return gold
+
+
+def lowest(links: Iterable[Links]) -> int | None:
+    """The lowest word of all links, on either side; None without links. A file that counts from 1 has no 0."""
+    return min((place for each in links for link in each for place in link), default=None)
 
 
 def read_gold(cfg: DictConfig, number: int, name: str) -> Gold:

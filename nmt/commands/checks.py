@@ -142,7 +142,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
 def translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for settings that do not go together, and for files and runs that are not there."""
     read = ["input", "prefixes"]
-    check_folders(cfg, "output", "alignments", made=["page"], folders=["heatmaps"], read=read)
+    check_folders(cfg, "output", "alignments", "weights", made=["page"], folders=["heatmaps"], read=read)
     _check_inputs(*(cfg[key] for key in read))
     check_run(cfg)
     take_stored(cfg, "decoding", overrides)
@@ -167,7 +167,7 @@ def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for key in ("run", "src", "tgt"):
         if cfg[key] is None:
             raise UserError(f"{key} is required: give {key}={'RUN_DIR' if key == 'run' else 'FILE'}")
-    searched = ("output", "page", "heatmaps", "reverse_run", "layer", "head", "reading")
+    searched = ("output", "weights", "page", "heatmaps", "reverse_run", "layer", "head", "reading")
     for idle, keys, where in (
         (cfg.search, searched, "with search=true, which scores every layer, head and reading of one run"),
         (cfg.method != "threshold", ("threshold",), "without method=threshold"),
@@ -183,7 +183,7 @@ def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
     if cfg.search and cfg.gold is None:
         raise UserError("search=true needs gold=FILE to score against")
     read = ["src", "tgt", "gold"]
-    check_folders(cfg, "output", made=["page"], folders=["heatmaps"], read=read)
+    check_folders(cfg, "output", "weights", made=["page"], folders=["heatmaps"], read=read)
     _check_inputs(*(cfg[key] for key in read))
     check_run(cfg)
 

@@ -14,6 +14,7 @@ from nmt.settings import Count, NonNegative, Positive, Seed, Share, Whole, check
 _PATH = "a path"  # what marks the type of one
 PathText = Annotated[str, Field(min_length=1), _PATH]
 Page = Annotated[PathText, Field(pattern=r"\.html$")]
+Weights = Annotated[PathText, Field(pattern=r"\.npz$")]
 Split = Literal["train", "val", "test"] | Annotated[str, Field(pattern="^test")]
 Kernels = Literal["fast", "plain"]
 Counts = Annotated[list[Count], Field(min_length=1)]
@@ -134,6 +135,7 @@ class Translate(OfARun, total=False):
     prefixes: PathText | None
     output: PathText | None
     alignments: PathText | None
+    weights: Weights | None
     heatmaps: PathText | None
     page: Page | None
     units: Units
@@ -150,6 +152,7 @@ class Align(OfARun, total=False):
     gold: PathText | None
     flip_gold: bool
     output: PathText | None
+    weights: Weights | None
     heatmaps: PathText | None
     page: Page | None
     units: Units

@@ -1,9 +1,16 @@
 """Translate the lines of a file or of standard input."""
 
+import logging
+import os
+import stat
 import sys
-from collections.abc import Iterator, Sequence
-from itertools import islice
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from itertools import chain, islice
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -18,62 +25,96 @@ from nmt.errors import UserError
 from nmt.run.building import build
 from nmt.run.checks import check_decoding
 from nmt.run.directory import Run, open_run
-from nmt.run.files import write_atomically
+from nmt.run.files import growing
 from nmt.run.translation import Translation
+
+log = logging.getLogger(__name__)
+
+OF_ATTENTION = ("alignments", "weights", "heatmaps", "page")  # what only a model with attention gives
+NOTHING = np.zeros((0, 0))
+PATIENCE = 0.02  # seconds to wait for more lines before those that came are translated
 
 
 def translate(cfg: DictConfig) -> None:
     """Write one line for each input line, in order; with `num_best` > 1, that many lines `LINE ||| TEXT ||| SCORE`.
 
-    A line that is empty, or too long and was cut, always gives one line. With `prefixes`, all lines are read before the
-    first is translated.
+    A line that is empty, or too long and was cut, always gives one line. Files grow as lines come, and take their names
+    at the end; a page shows the first lines. With `prefixes`, all lines are read before the first is translated.
     """
     how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
     run = open_run(cfg.run, **how)
     decoding = build(cfg.decoding)
     check_decoding(decoding, run.translator, num_best=cfg.num_best)
-    wants_weights = not (cfg.alignments is cfg.heatmaps is cfg.page is None)
-    if wants_weights and not run.translator.has_attention:
-        raise UserError(f"{cfg.run} has no attention: it gives no alignments and no heatmaps")
-    if cfg.input is None:
-        lines = decoded(sys.stdin.buffer, "standard input")
-    else:
-        lines = read_lines(Path(cfg.input))
-    translated = _translate_all(cfg, run, decoding, lines, need_weights=wants_weights)
-    if cfg.output is None and not wants_weights:
-        for number, each in enumerate(translated, 1):  # each as soon as it is ready
-            print("\n".join(output_lines(number, each, cfg.num_best)), flush=True)
-        return
-    results = list(tqdm(translated, desc="translate", unit="lines", disable=None))
-    written = [
-        line for number, each in enumerate(results, 1) for line in output_lines(number, each, cfg.num_best)
-    ]
-    if cfg.output is None:
-        if written:
+    if any(cfg[key] is not None for key in OF_ATTENTION):
+        if not run.translator.has_attention:
+            raise UserError(f"{cfg.run} has no attention: it gives no alignments, weights and heatmaps")
+        if cfg.output is None:
             outlive_reader()
-            print("\n".join(written))
-    else:
-        _write(cfg.output, written)
-    if cfg.alignments is not None:
-        _write(cfg.alignments, [alignment.format_pharaoh(each.links) for each in results])
-    pictures = {
-        number: _picture(each, f"line {number}")
-        for number, each in enumerate(results, 1)
-        if each.weights is not None and each.weights.size
-    }
-    if cfg.heatmaps is not None:
-        plotting.write_heatmaps(pictures, cfg.heatmaps)
+    page, shown = plotting.Page(), {}
+    others = [cfg.beside] if isinstance(cfg.beside, str) else list(cfg.beside or ())
+    if cfg.beside is None and OmegaConf.is_list(cfg.run):
+        others = list(cfg.run)
+    with ExitStack() as stack:
+        translated = tqdm(
+            _translate_all(cfg, run, decoding),
+            desc="translate",
+            unit="lines",
+            disable=cfg.output is None or None,
+        )
+        add = _writers(cfg, stack)
+        for number, each in enumerate(translated, 1):
+            add(number, each)
+            is_shown = cfg.page is not None and (others or _has_weights(each))
+            if is_shown and page.add(_picture(each, f"line {number}")) and others:
+                shown[number] = each
     if cfg.page is not None:
         title = f"Translations by {run.directory.name}"
-        beside = cfg.run if cfg.beside is None and OmegaConf.is_list(cfg.run) else cfg.beside
-        others = [beside] if isinstance(beside, str) else list(beside or ())
-        shown = _side_by_side(cfg, run, others, results, decoding, how) if others else pictures
-        plotting.write_page(shown, cfg.page, title=title, languages=run.languages)
+        if others:
+            groups = _side_by_side(cfg, run, others, shown, decoding, how)
+            plotting.write_page(
+                groups, cfg.page, title=title, languages=run.languages, left_out=page.left_out
+            )
+        else:
+            page.write(cfg.page, title=title, languages=run.languages)
+
+
+def _writers(cfg: DictConfig, stack: ExitStack) -> Callable[[int, Translation], None]:
+    """A function that writes a line's translation to standard output or the files, which `stack` closes."""
+    write = {
+        key: stack.enter_context(growing(Path(cfg[key])))
+        for key in ("output", "alignments")
+        if cfg[key] is not None
+    }
+    save = None if cfg.weights is None else stack.enter_context(alignment.saving_weights(Path(cfg.weights)))
+    wants_weights = any(cfg[key] is not None for key in OF_ATTENTION if key != "alignments")
+
+    def add(number: int, each: Translation) -> None:
+        lines = "\n".join(output_lines(number, each, cfg.num_best))
+        if "output" in write:
+            write["output"](f"{lines}\n")
+        else:
+            print(lines, flush=True)
+        if "alignments" in write:
+            write["alignments"](f"{alignment.format_pharaoh(each.links)}\n")
+        if each.weights is None and wants_weights:
+            log.warning("line %d is too long: it has links, but no weights", number)
+        if save is not None:
+            found = each.weights, each.source_words, each.target_words
+            save(*((NOTHING, [], []) if each.weights is None else found))
+        if cfg.heatmaps is not None and _has_weights(each):
+            plotting.write_heatmaps({number: _picture(each, f"line {number}")}, cfg.heatmaps)
+
+    return add
+
+
+def _has_weights(translation: Translation) -> bool:
+    return translation.weights is not None and translation.weights.size > 0
 
 
 def _picture(translation: Translation, title: str, note: str | None = None) -> plotting.Sentence:
     source, target = translation.source_words, translation.target_words
-    weights = np.zeros((len(target), len(source))) if translation.weights is None else translation.weights
+    nothing = np.broadcast_to(0.0, (len(target), len(source)))  # which takes no memory
+    weights = nothing if translation.weights is None else translation.weights
     return plotting.Sentence(weights, source, target, title=title, note=note)
 
 
@@ -81,20 +122,22 @@ def _side_by_side(
     cfg: DictConfig,
     run: Run,
     others: Sequence[str],
-    results: list[Translation],
+    shown: dict[int, Translation],
     decoding: DecodingSettings,
     how: dict[str, Any],
 ) -> dict[int, plotting.Group]:
-    """The translations of each line by `run` and by the other runs, which use the same prefixes."""
-    lines = [each.source for each in results]
-    prefixes = None if cfg.prefixes is None else list(read_lines(Path(cfg.prefixes)))
-    found = [("ensemble" if OmegaConf.is_list(cfg.run) else run.name, results)]
+    """The translations of the shown lines by `run` and by the other runs, which use the same prefixes."""
+    lines = [each.source for each in shown.values()]
+    prefixes = None if cfg.prefixes is None else list(islice(read_lines(Path(cfg.prefixes)), len(lines)))
+    found = [("ensemble" if OmegaConf.is_list(cfg.run) else run.name, list(shown.values()))]
     for path in others:
         other = Run.load(path, **how)
         check_decoding(decoding, other.translator, num_best=1)
         found.append((other.name, other.translate(lines, decoding, prefixes=prefixes, units=cfg.units)))
     groups = {}
-    for number, each in enumerate(zip(*(translations for _, translations in found), strict=True), 1):
+    for number, each in zip(
+        shown, zip(*(translations for _, translations in found), strict=True), strict=True
+    ):
         members = [
             _picture(own, f"{name}, log p {own.log_prob:.2f}", own.text)
             for (name, _), own in zip(found, each, strict=True)
@@ -110,35 +153,76 @@ def output_lines(number: int, translation: Translation, num_best: int) -> list[s
     return [f"{number} ||| {each.text} ||| {each.score:.4f}" for each in (translation, *translation.others)]
 
 
-def _translate_all(
-    cfg: DictConfig, run: Run, decoding: DecodingSettings, lines: Iterator[str], *, need_weights: bool
-) -> Iterator[Translation]:
-    """Translate in blocks, so that output starts before all input is read; line by line at a terminal."""
-    block = 1 if cfg.input is None and sys.stdin.isatty() else cfg.block_size
-    prefixes = None
+def _translate_all(cfg: DictConfig, run: Run, decoding: DecodingSettings) -> Iterator[Translation]:
+    """Translate in blocks, so that output starts before all input is read."""
+    blocks, prefixes = _blocks(cfg), None
     if cfg.prefixes is not None:
-        whole, prefixes = list(lines), list(read_lines(Path(cfg.prefixes)))
-        if len(prefixes) != len(whole):
+        lines, prefixes = list(chain.from_iterable(blocks)), list(read_lines(Path(cfg.prefixes)))
+        if len(prefixes) != len(lines):
             name = "standard input" if cfg.input is None else cfg.input
-            raise UserError(f"{name} has {len(whole)} lines but {cfg.prefixes} has {len(prefixes)}")
-        lines = iter(whole)
+            raise UserError(f"{name} has {len(lines)} lines but {cfg.prefixes} has {len(prefixes)}")
+        blocks = batched(iter(lines), cfg.block_size)
     done = 0
-    while chunk := list(islice(lines, min(block, sys.maxsize))):
-        begun = None if prefixes is None else prefixes[done : done + len(chunk)]
+    for block in blocks:
         yield from run.translate(
-            chunk,
+            block,
             decoding,
             num_best=cfg.num_best,
-            prefixes=begun,
+            prefixes=None if prefixes is None else prefixes[done : done + len(block)],
             first_line=done + 1,
-            need_weights=need_weights,
+            need_weights=any(cfg[key] is not None for key in OF_ATTENTION),
             units=cfg.units,
         )
-        done += len(chunk)
+        done += len(block)
 
 
-def _write(path: str, lines: list[str]) -> None:
-    write_atomically(Path(path), "".join(f"{line}\n" for line in lines))
+def _blocks(cfg: DictConfig) -> Iterator[list[str]]:
+    """The input in blocks of `block_size` lines, or, of a pipe or a terminal, of those that have come."""
+    if cfg.input is not None:
+        return batched(read_lines(Path(cfg.input)), cfg.block_size)
+    stdin = sys.stdin.buffer
+    with suppress(OSError):  # one without a descriptor is not a real one, as in a test
+        if not stat.S_ISREG(os.fstat(stdin.fileno()).st_mode):
+            return arriving(_own_input(stdin.fileno()), cfg.block_size)
+    return batched(decoded(stdin, "standard input"), cfg.block_size)
+
+
+def _own_input(descriptor: int) -> Iterator[str]:
+    """The lines of standard input for a thread: Python forbids one to wait for sys.stdin while the program ends."""
+    with os.fdopen(os.dup(descriptor), "rb") as handle:
+        yield from decoded(handle, "standard input")
+
+
+def batched(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    """The lines in blocks of `size`."""
+    while block := list(islice(lines, min(size, sys.maxsize))):
+        yield block
+
+
+def arriving(lines: Iterator[str], most: int) -> Iterator[list[str]]:
+    """The lines in blocks of those that have come, at most `most`: whoever writes one and waits gets its answer."""
+    queue: Queue[Any] = Queue(maxsize=min(most, sys.maxsize))
+
+    def read() -> None:
+        try:
+            for line in lines:
+                queue.put(line)
+            queue.put(None)
+        except Exception as error:
+            queue.put(error)
+
+    Thread(target=read, daemon=True).start()
+    last: Any = ""
+    while isinstance(last, str):
+        block = [last := queue.get()]
+        until = time.monotonic() + PATIENCE
+        with suppress(Empty):
+            while isinstance(last, str) and len(block) < most:
+                block.append(last := queue.get(timeout=max(0, until - time.monotonic())))
+        if whole := [line for line in block if isinstance(line, str)]:
+            yield whole
+    if last is not None:
+        raise last
 
 
 main = translate

@@ -290,7 +290,9 @@ def _aligned(row: Sequence[str], languages: Languages) -> Row:
             i, j = j, i
         if int(i) >= num_src or int(j) >= num_tgt:
             words = f"{languages.src} has {num_src} words and {languages.tgt} {num_tgt}"
-            raise UserError(f"alignment link {link} is out of range: {words}; see data.columns for the order")
+            raise UserError(
+                f"alignment link {link} is out of range: {words}; see data.columns for the order; words count from 0"
+            )
         links.append(f"{int(i)}{kind}{int(j)}")
     return src, tgt, " ".join(links)
 

@@ -41,14 +41,14 @@ class AligningModel(Model):
 
     @torch.inference_mode()
     def attentions(
-        self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096
+        self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096, first_line: int = 1
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Cross-attention between the pieces of given pairs, ends of sentence included, while the targets are forced.
 
         Yields (number of the pair, weights [L, K, T, S] of each layer and head); nothing for a model without attention.
-        A pair that is longer than the model can read is left out, with a warning.
+        A pair that is longer than the model can read is left out, with a warning that counts from `first_line`.
         """
-        for rows, batch in self._batches(sources, targets, max_tokens):
+        for rows, batch in self._batches(sources, targets, max_tokens, first_line):
             src, pad_id = batch.src, self.tokenizer.pad_id
             cross = self.translator.attentions(src, padding_mask(src, pad_id), batch.tgt_in).cross
             if cross is None:
@@ -80,7 +80,7 @@ class AligningModel(Model):
         return translations, {"sum": total, "per_piece": mean, "perplexity": math.exp(-mean)}
 
     def _batches(
-        self, sources: Sequence[str], targets: Sequence[str], max_tokens: int
+        self, sources: Sequence[str], targets: Sequence[str], max_tokens: int, first_line: int = 1
     ) -> Iterator[tuple[list[int], Batch]]:
         """Batches of given pairs on the model's device, each with the numbers of its pairs; see `attentions`."""
         check_lines(sources=sources, targets=targets)
@@ -92,7 +92,7 @@ class AligningModel(Model):
         if too_long := [row for row, length in lengths.items() if length > longest]:
             log.warning(
                 "%d of %d pairs have more than the %d pieces that the model can read: left out (the first is %d)",
-                *(len(too_long), len(lengths), longest, too_long[0] + 1),
+                *(len(too_long), len(lengths), longest, too_long[0] + first_line),
             )
         fitting = {row: length for row, length in lengths.items() if length <= longest}
         for rows in batches_by_length(fitting, max_tokens):
@@ -130,9 +130,10 @@ class AligningModel(Model):
         head: int | None = None,
         reading: Reading = "emitted",
         units: str = "auto",
+        first_line: int = 1,
     ) -> Iterator[tuple[int, Aligned]]:
         """(number of the pair, weights with their labels), as of `align`, in the order in which they are computed."""
-        for row, weights in self.attentions(sources, targets):
+        for row, weights in self.attentions(sources, targets, first_line=first_line):
             chosen = self.choose_head(weights, layer, head)
             yield row, self.between(chosen, sources[row], targets[row], reading, units)
 

@@ -5,15 +5,16 @@ import glob
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from nmt.data.lines import OPENERS
 from nmt.errors import UserError, WriteError
-from nmt.files import write_together
+from nmt.files import replacing, write_together
 from nmt.run.checkpoints import kept_files
 from nmt.settings import flat, say
 
@@ -157,6 +158,50 @@ def check_folders(
             raise UserError(f"{key}={path}: {there} is a file, not a folder")
         if key not in folders and path.is_dir():
             raise UserError(f"{key}={path} is a folder: give a file")
+
+
+@contextlib.contextmanager
+def growing(path: Path) -> Iterator[Callable[[str], None]]:
+    """A function that writes text to a file beside `path`, which takes this name at the end. Raises WriteError.
+
+    After an exception `path` is as it was, and what was written is in `path`.part. The text of a .gz, .xz or
+    .bz2 is packed. Streams and links are as in `write_atomically`.
+    """
+    place, is_stream, count = path.resolve() if path.is_symlink() else path, _is_stream(path), 0
+    with contextlib.ExitStack() as stack:
+        with _naming(path):
+            if is_stream:
+                handle: Any = stack.enter_context(path.open("a", encoding="utf-8"))
+            else:
+                new = stack.enter_context(replacing(place))
+                opener = OPENERS.get(path.suffix, open)
+                handle = stack.enter_context(opener(new, "wt", encoding="utf-8", newline="\n"))
+
+        def write(text: str) -> None:
+            nonlocal count
+            with _naming(path):
+                handle.write(text)
+            count += 1
+
+        try:
+            yield write
+        except BaseException:
+            if count and not is_stream:
+                with contextlib.suppress(OSError):
+                    handle.close()
+                    os.replace(new, f"{place}.part")
+                    log.warning("%s.part has what was written before the end", path)
+            raise
+        with _naming(path):
+            stack.close()
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(path, error) from error
 
 
 def write_atomically(path: Path, text: str) -> None:

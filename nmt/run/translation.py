@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from nmt import alignment
+from nmt import alignment, plotting
+
+MOST_WEIGHTS = 30_000_000  # of a line that was translated in parts: 120 MB
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Translation:
     text: detokenised. score: what the search ranks by (log p in nats over the length penalty, plus the coverage
     penalty). log_prob: the sum of log p in nats. source_words, target_words: whitespace words, or the other units that
     were asked for. weights: cross-attention between them [target words, source words], None for a model without
-    attention. source_sizes: those of the source's groups (`alignment.Side`). others: the rest of the n-best list.
+    attention and for a line of more than `MOST_WEIGHTS`, which has `part_links`. others: the rest of the n-best list.
+    source_sizes: those of the source's groups (`alignment.Side`).
     """
 
     source: str
@@ -26,15 +28,23 @@ class Translation:
     source_words: list[str] = field(default_factory=list, repr=False)
     target_words: list[str] = field(default_factory=list, repr=False)
     weights: np.ndarray | None = field(default=None, repr=False)
-    source_sizes: list[int] | None = field(default=None, repr=False)
     others: tuple["Translation", ...] = ()
+    source_sizes: list[int] | None = field(default=None, repr=False)
+    part_links: set[tuple[int, int]] = field(default_factory=set, repr=False)
 
     @property
     def links(self) -> set[tuple[int, int]]:
         """Pharaoh links (source word, target word): each target word to its most attended source word."""
         if self.weights is None:
-            return set()
+            return self.part_links
         return alignment.links_from_weights(self.weights, sizes=self.source_sizes)
+
+    def _repr_svg_(self) -> str | None:
+        """The heatmap by which a notebook shows a translation; None without weights."""
+        if self.weights is None or self.weights.size == 0:
+            return None
+        sentence = plotting.Sentence(self.weights, self.source_words, self.target_words)
+        return plotting.svg(plotting.picture(sentence)).decode()
 
     @classmethod
     def join(cls, source: str, parts: Sequence["Translation"], units: str = "words") -> "Translation":
@@ -44,14 +54,21 @@ class Translation:
         """
         of_parts = [word for part in parts for word in part.source_words]
         source_words = of_parts if units == "pieces" else alignment.split_units(source, units)
-        weights, sizes = None, None
+        target_words = [word for part in parts for word in part.target_words]
+        weights, sizes, links = None, None, set()
         if all(part.weights is not None for part in parts):
             lengths = np.array([len(word) for word in of_parts])
             ends = np.cumsum([len(word) for word in source_words])
             words = np.searchsorted(ends, lengths.cumsum() - lengths, side="right")  # by where each begins
-            pieces = block_diag(*(part.weights for part in parts))  # [T, source words of the parts]
-            weights = np.zeros((len(pieces), len(source_words)))
-            np.add.at(weights.T, words, pieces.T)
+            is_long = len(target_words) * len(source_words) > MOST_WEIGHTS
+            weights = None if is_long else np.zeros((len(target_words), len(source_words)), dtype=np.float32)
+            row = column = 0
+            for part in parts:
+                own = words[column : column + len(part.source_words)]
+                links |= {(int(own[i]), j + row) for i, j in part.links}
+                if weights is not None and part.weights is not None:
+                    np.add.at(weights[row : row + len(part.target_words)].T, own, part.weights.T)
+                row, column = row + len(part.target_words), column + len(own)
             of_groups = [size for part in parts for size in part.source_sizes or [1] * len(part.source_words)]
             groups = np.zeros(len(source_words), dtype=int)
             groups[words] = np.arange(len(of_groups)).repeat(of_groups)
@@ -62,16 +79,8 @@ class Translation:
             sum(part.score for part in parts),
             sum(part.log_prob for part in parts),
             source_words,
-            [word for part in parts for word in part.target_words],
+            target_words,
             weights,
-            sizes,
+            source_sizes=sizes,
+            part_links=links,
         )
-
-
-def block_diag(*blocks: Any) -> np.ndarray:
-    """Blocks [T_i, S_i] along the diagonal of a matrix that is 0 elsewhere."""
-    shapes = np.array([block.shape for block in blocks])
-    whole = np.zeros(shapes.sum(axis=0))
-    for block, (row, column) in zip(blocks, shapes.cumsum(axis=0) - shapes, strict=True):
-        whole[row : row + block.shape[0], column : column + block.shape[1]] = block
-    return whole
