@@ -217,7 +217,7 @@ def test_runs_that_differ_in_their_seed_alone_are_averaged(sweep):
         "mean": pytest.approx(sum(aers) / 3),
         "std": pytest.approx(statistics.stdev(aers)),
     }
-    assert tables.system_table([average], ["bleu", "aer"]).endswith("| 0.233 ± 0.153 |")
+    assert tables.system_table([average], {"bleu": "BLEU", "aer": "AER"}).endswith("| 0.233 ± 0.153 |")
 
 
 def test_what_made_the_hypotheses_tells_runs_apart_and_not_what_training_would_have(sweep):
@@ -433,7 +433,7 @@ def test_a_latex_table_has_the_best_of_each_score_in_bold():
         {"run": "b", "num_runs": 1, "bleu": {"mean": 31.0, "std": None}, "ter": {"mean": 51.0, "std": None}},
         {"run": "c", "num_runs": 2, "bleu": {"mean": 31.0, "std": 0.1}},
     ]
-    lines = tables.to_latex(averages, ["bleu", "ter"], "- BLEU: `nrefs:1`").splitlines()
+    lines = tables.to_latex(averages, {"bleu": "BLEU", "ter": "TER"}, "- BLEU: `nrefs:1`").splitlines()
     assert lines[0] == "% \\usepackage{booktabs}"
     assert "nrefs:1" in lines[1]
     assert lines[2:] == [

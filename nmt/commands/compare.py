@@ -31,6 +31,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so
     metrics = make_scorers(cfg, lowercase=lowercase)
     check_case(metrics, lowercase=lowercase)
+    chosen = tables.choose_columns(runs, list(metrics), cfg.columns)
     systems = {file: list(read_lines(Path(file))) for file in cfg.systems}
     comparison = figures.compare(
         runs,
@@ -43,16 +44,17 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     )
     rows = comparison.rows
     result: dict[str, Any] = {"split": cfg.split, "num_sentences": len(references), "runs": rows}
-    columns = tables.choose_columns(rows, list(metrics), cfg.columns)
+    columns = tables.headings(chosen, rows[0])
     averages = figures.average_over_seeds(comparison.groups, rows, [*metrics, *columns])
-    averaged = [name for name in columns if cfg.columns is not None or name in (*metrics, "aer")]
-    sections = [tables.score_table(rows, columns), tables.score_note(comparison.first)]
-    sections.append(tables.signature_list(rows))
+    scored = {name: each for name, each in columns.items() if cfg.columns or name in (*metrics, "aer")}
+    signatures = tables.signature_list(rows[0], columns)
+    sections = [tables.score_table(rows, columns), tables.score_note(comparison.first), signatures]
     if seeds := [each for each in averages if each["num_runs"] > 1]:
         result["seeds"] = seeds
-        sections.append(tables.system_table(averages, averaged))
+        sections.append(tables.system_table(averages, scored))
     if comparison.differences:
         result["differences"] = comparison.differences
+    if comparison.differences and metrics.keys() & columns.keys():
         sections.append(tables.difference_tables(comparison, columns))
     if "bleu" in metrics and sources is not None:  # with refs=FILE nothing says how long the sources are
         texts = [*(run.hypotheses for run in runs), *systems.values()]
@@ -64,7 +66,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     report = "\n\n".join(sections)
     print(f"{cfg.split}, {len(references)} sentences\n\n{report}")
     if cfg.output is not None:
-        table = tables.to_latex(averages, averaged, tables.signature_list(rows))
+        table = tables.to_latex(averages, scored, signatures)
         plots = draw(result, runs, comparison.groups)
         write(Path(cfg.output), report, table, result, plots, cfg.formats)
     return result

@@ -20,7 +20,7 @@ Row = dict[str, Any]  # one run's figures by their names in the CSV file
 
 class Comparison(NamedTuple):
     """rows: run, system, directory; NAME, NAME_ci, NAME_signature, NAME_p_bootstrap, NAME_p_randomization for a metric,
-    with p-values against the run `first`; what `_figures_of` adds for a run. groups: rows by system. differences: as of
+    with p-values against the run `first`; what `figures_of` adds for a run. groups: rows by system. differences: as of
     `compare_systems`, with the metric; of each system and `baseline`, or of every two."""
 
     rows: list[Row]
@@ -90,7 +90,7 @@ def compare(
         for label, system, (name, _), scores in zip(labels, of_systems, texts, results, strict=True)
     ]
     for row, run in zip(rows, runs, strict=False):
-        row |= _figures_of(run)
+        row |= figures_of(run)
     differences = []
     for metric in chosen:
         scores = np.array([result[metric]["score"] for result in results])
@@ -109,7 +109,7 @@ def _scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Row:
     return row
 
 
-def _figures_of(run: ScoredRun) -> Row:
+def figures_of(run: ScoredRun) -> Row:
     """seed; aer, `COSTS`, attention/NAME, importance/NAME and `PROVENANCE` if they were written."""
     training = run.metrics.get("training", {})
     figures: Row = {"seed": run.seed, "aer": run.metrics.get("aer", {}).get("score")}

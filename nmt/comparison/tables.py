@@ -5,10 +5,11 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.comparison.figures import COSTS, Comparison, Row
+from nmt.comparison.figures import COSTS, Comparison, Row, figures_of
+from nmt.comparison.runs import ScoredRun
 from nmt.errors import UserError
 from nmt.files import markdown
-from nmt.metrics import LABELS
+from nmt.metrics import label
 
 NAMES = {
     "aer": "AER",
@@ -28,21 +29,34 @@ LATEX = {
 }
 
 
-def choose_columns(rows: Sequence[Row], metrics: Sequence[str], chosen: Sequence[str] | None) -> list[str]:
-    """The columns of `score_table`: those chosen, else all that a run has. Raises UserError for one that none has."""
-    more = dict.fromkeys(key for row in rows for key in row if key.startswith(("attention/", "importance/")))
-    known = [*metrics, *(key for key in NAMES if any(key in row for row in rows)), *more]
+def choose_columns(
+    runs: Sequence[ScoredRun], metrics: Sequence[str], chosen: Sequence[str] | None
+) -> list[str]:
+    """The columns chosen, else all that a run has. Raises UserError for one that no run has."""
+    known = dict.fromkeys(metrics)
+    for run in runs:
+        known |= dict.fromkeys(key for key in figures_of(run) if key in NAMES or "/" in key)
     if unknown := [each for each in chosen or () if each not in known]:
         raise UserError(f"columns: no run has {unknown[0]}: choose from {', '.join(known)}")
-    return known if chosen is None else list(chosen)
+    return list(known if chosen is None else chosen)
 
 
-def score_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+def headings(columns: Sequence[str], row: Row) -> dict[str, str]:
+    """Columns with what stands above them in print."""
+    return {
+        name: label(name, row[f"{name}_signature"])
+        if f"{name}_signature" in row
+        else NAMES.get(name, name.replace("/", " "))
+        for name in columns
+    }
+
+
+def score_table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
     """A line for each run as an aligned Markdown table: metrics with interval and p-values against one run."""
     header = ["run"]
-    for name in columns:
-        label = markdown(label_of(name))
-        header += [label, f"{label} p (run)"] if f"{name}_ci" in rows[0] else [label]
+    for name, heading in columns.items():
+        header += [markdown(heading)]
+        header += [f"{markdown(heading)} p (run)"] if f"{name}_ci" in rows[0] else []
     lines = [header]
     for row in rows:
         line = [markdown(row["run"])]
@@ -55,11 +69,6 @@ def score_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
     return aligned(lines)
 
 
-def label_of(name: str) -> str:
-    """A column's name as it is written in print."""
-    return NAMES.get(name) or LABELS.get(name) or (name.replace("/", " ") if "/" in name else name.upper())
-
-
 def score_note(first: str) -> str:
     """What the columns of `score_table` mean."""
     return (
@@ -70,16 +79,16 @@ def score_note(first: str) -> str:
     )
 
 
-def system_table(averages: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+def system_table(averages: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
     """Mean ± standard deviation over the runs of each system as an aligned Markdown table."""
-    lines = [["mean ± standard deviation", "runs", *(markdown(label_of(name)) for name in columns)]]
+    lines = [["mean ± standard deviation", "runs", *map(markdown, columns.values())]]
     for entry in averages:
         cells = (_mean(name, entry.get(name), "±") for name in columns)
         lines.append([markdown(entry["run"]), str(entry["num_runs"]), *cells])
     return aligned(lines)
 
 
-def difference_tables(comparison: Comparison, columns: Sequence[str]) -> str:
+def difference_tables(comparison: Comparison, columns: Mapping[str, str]) -> str:
     """Differences between systems with corrected p-values, and a note: a table of differences from the baseline, or for
     each metric a matrix of row minus column."""
     systems, base, found = list(comparison.groups), comparison.baseline, comparison.differences
@@ -88,23 +97,22 @@ def difference_tables(comparison: Comparison, columns: Sequence[str]) -> str:
         p = f"± {each['ci']:.2f} (p {_p_value(each['p_holm'])}{'†' if each['of'] == 'runs' else ''})"
         cells[each["metric"], each["system"], each["other"]] = f"{each['difference']:+.2f} {p}"
         cells[each["metric"], each["other"], each["system"]] = f"{-each['difference']:+.2f} {p}"
-    labels = {
-        name: markdown(label_of(name)) for name in columns if name in {each["metric"] for each in found}
-    }
+    metrics = {each["metric"] for each in found}
+    headings = {name: markdown(heading) for name, heading in columns.items() if name in metrics}
     if base is not None:
-        lines = [[f"difference from {markdown(base)}", *labels.values()]]
+        lines = [[f"difference from {markdown(base)}", *headings.values()]]
         others = (each for each in systems if each != base)
-        lines += [[markdown(ours), *(cells[name, ours, base] for name in labels)] for ours in others]
+        lines += [[markdown(ours), *(cells[name, ours, base] for name in headings)] for ours in others]
         sections = [aligned(lines)]
     else:
         sections = []
-        for name, label in labels.items():
-            lines = [[f"{label}: row − column", *map(str, range(1, len(systems) + 1))]]
+        for name, heading in headings.items():
+            lines = [[f"{heading}: row − column", *map(str, range(1, len(systems) + 1))]]
             for number, ours in enumerate(systems, start=1):
                 matrix = (cells.get((name, ours, theirs), "") for theirs in systems)
                 lines.append([f"{number} {markdown(ours)}", *matrix])
             sections.append(aligned(lines))
-    number = len(found) // len({each["metric"] for each in found})
+    number = len(found) // len(metrics)
     corrected = f", corrected for the {number} comparisons of each metric (Holm 1979)" if number > 1 else ""
     note = (
         "± is half the 95 % interval of a difference between systems. A system is the runs that differ in their seed"
@@ -127,12 +135,10 @@ def length_table(heading: str, rows: Sequence[Row], lengths: Mapping[str, Any]) 
     return aligned(lines)
 
 
-def signature_list(rows: Sequence[Row]) -> str:
-    """sacreBLEU's signature of each metric, which the rows share, as a Markdown list."""
-    keys = [key for key in rows[0] if key.endswith("_signature")]
-    return "\n".join(
-        f"- {markdown(label_of(key.removesuffix('_signature')))}: `{rows[0][key]}`" for key in keys
-    )
+def signature_list(row: Row, columns: Mapping[str, str]) -> str:
+    """sacreBLEU's signature of each metric, which all rows share, as a Markdown list."""
+    signatures = {heading: row.get(f"{name}_signature") for name, heading in columns.items()}
+    return "\n".join(f"- {markdown(name)}: `{each}`" for name, each in signatures.items() if each)
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
@@ -165,7 +171,7 @@ def _cell(value: Any) -> Any:
     )
 
 
-def to_latex(averages: Sequence[Mapping[str, Any]], columns: Sequence[str], signatures: str) -> str:
+def to_latex(averages: Sequence[Mapping[str, Any]], columns: Mapping[str, str], signatures: str) -> str:
     """`system_table` as a LaTeX table with the rules of booktabs; the best mean of each score is bold."""
     scores = [name for name in columns if name not in COSTS and "/" not in name]
     best = {}
@@ -176,7 +182,7 @@ def to_latex(averages: Sequence[Mapping[str, Any]], columns: Sequence[str], sign
         *(f"% {line}" for line in ["\\usepackage{booktabs}", *signatures.splitlines()]),
         f"\\begin{{tabular}}{{l{'r' * len(columns)}}}",
         "\\toprule",
-        " & ".join(["", *(latex(label_of(name)) for name in columns)]) + r" \\",
+        " & ".join(["", *map(latex, columns.values())]) + r" \\",
         "\\midrule",
     ]
     for entry in averages:
