@@ -14,8 +14,11 @@ from nmt.comparison.runs import ScoredRun, group_runs, label_runs, label_systems
 from nmt.comparison.significance import compare_systems, paired_tests
 from nmt.errors import UserError, printable
 from nmt.run.data import read_whole, stored_data
+from nmt.settings import flat
 
 Row = dict[str, Any]  # one run's figures by their names in the CSV file
+COSTS = ("num_parameters", "steps", "seconds", "tokens_per_second")
+PROVENANCE = ("command", "commit", "machine")
 
 
 class Comparison(NamedTuple):
@@ -28,10 +31,6 @@ class Comparison(NamedTuple):
     first: str
     baseline: str | None
     differences: list[dict[str, Any]]
-
-
-COSTS = ("num_parameters", "steps", "seconds", "tokens_per_second")
-PROVENANCE = ("command", "commit", "machine")
 
 
 def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[list[str], list[str]]:
@@ -110,13 +109,15 @@ def _scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Row:
 
 
 def figures_of(run: ScoredRun) -> Row:
-    """seed; aer, `COSTS`, attention/NAME, importance/NAME and `PROVENANCE` if they were written."""
-    training = run.metrics.get("training", {})
-    figures: Row = {"seed": run.seed, "aer": run.metrics.get("aer", {}).get("score")}
-    figures |= {key: training.get(key) for key in (*COSTS, *PROVENANCE)}
-    for group in ("attention", "importance"):
-        figures |= {f"{group}/{printable(key)}": value for key, value in run.metrics.get(group, {}).items()}
-    return {key: value for key, value in figures.items() if value is not None}
+    """seed; the numbers aer, `COSTS`, attention/NAME and importance/NAME, and `PROVENANCE`, if they were written."""
+    written = flat(run.metrics)
+    figures = {"aer": written.get("aer.score")} | {key: written.get(f"training.{key}") for key in COSTS}
+    groups = ("attention.", "importance.")
+    figures |= {key.replace(".", "/", 1): written[key] for key in written if key.startswith(groups)}
+    numbers = {printable(key): value for key, value in figures.items() if isinstance(value, int | float)}
+    training = run.metrics.get("training")
+    origin = {key: training[key] for key in PROVENANCE if isinstance(training, dict) and key in training}
+    return {"seed": run.seed, **numbers, **origin}
 
 
 def find_baseline(
@@ -126,17 +127,15 @@ def find_baseline(
     system's label (`bahdanau` of `attention=bahdanau`). Without one it is the first row, and no system."""
     if given is None:
         return 0, None
-    rows = range(len(labels))
-    by_place = [row for row in rows if Path(places[row]).resolve() == Path(given).resolve()]
-    by_label = [row for row in rows if given in (labels[row], systems[row])]
-    by_value = [
-        row for row in rows if any(given == word.partition("=")[2] for word in systems[row].split(" "))
-    ]
-    found = by_place or by_label or by_value
-    if len({systems[row] for row in found}) != 1:
-        many = "more than one" if found else "none"
-        raise UserError(f"baseline={given} names {many} of: {', '.join(dict.fromkeys([*systems, *labels]))}")
-    return found[0], systems[found[0]]
+    for row, place in enumerate(places):
+        if Path(place).resolve() == Path(given).resolve() or given == labels[row]:
+            return row, systems[row]
+    words = {system: [system, *(word.partition("=")[2] for word in system.split(" "))] for system in systems}
+    found = [system for system in words if given in words[system]]
+    if len(found) != 1:
+        known = ", ".join(dict.fromkeys([*systems, *labels]))
+        raise UserError(f"baseline={given} names {len(found) or 'none'} of these: give one of {known}")
+    return systems.index(found[0]), found[0]
 
 
 def average_over_seeds(

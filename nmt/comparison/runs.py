@@ -4,11 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import Field
-from typing_extensions import TypedDict
 
 from nmt.data.lines import read_lines
 from nmt.errors import UserError, printable
@@ -33,29 +31,6 @@ NAMING_GROUPS = (
     *("data", "model", "attention", "wiring", "normalizer", "content"),
     *("optimizer", "scheduler", "averaging"),
 )
-
-
-class _Training(TypedDict, total=False):
-    num_parameters: float | None
-    steps: float | None
-    seconds: float | None
-    tokens_per_second: float | None
-
-
-class _Aer(TypedDict):
-    score: float | None
-
-
-class _Scores(TypedDict, total=False):
-    """Types of the keys of metrics.json that a comparison reads."""
-
-    references: str
-    training: _Training
-    aer: _Aer
-    attention: dict[str, float | None]
-    importance: dict[str, float | None]
-    ensemble: Annotated[list[str], Field(min_length=1)]
-    run: str
 
 
 @dataclass(frozen=True)
@@ -108,7 +83,8 @@ def read_run(directory: Path, split: str) -> ScoredRun:
             raise UserError(f"{directory} has no {file.name}; {advice}")
     try:
         scores = json.loads(metrics_file.read_text("utf-8"))
-        check_value(_Scores, scores, "scores")
+        check_value(dict[str, Any], scores, "scores")
+        check_value(list[str], scores.get("ensemble", []), "scores.ensemble")
     except (ValueError, RecursionError) as error:
         raise UserError(f"{metrics_file} is broken ({error}); {advice}") from error
     hypotheses = list(read_lines(hypotheses_file))

@@ -18,15 +18,9 @@ NAMES = {
     "tokens_per_second": "tokens/s",
 }
 LOWER_IS_BETTER = ("ter", "aer")
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    **{each: f"\\{each}" for each in "{}$&#_%"},
-}
+LATEX = {each: f"\\{each}" for each in "{}$&#_%"}
+LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+LATEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 
 
 def choose_columns(
