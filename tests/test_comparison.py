@@ -288,7 +288,7 @@ def test_scores_by_length_are_those_of_the_sentences_in_each_bucket(sweep):
     runs = [read_run(sweep.write(name), "test") for name in "ab"]
     metric = metrics.Bleu(tokenize="13a", lowercase=False)
     found = figures.score_by_length(
-        [each.hypotheses for each in runs], sweep.sources, sweep.references, metric, bounds=[2, 4, 8, 10]
+        [each.hypotheses for each in runs], sweep.sources, [sweep.references], metric, bounds=[2, 4, 8, 10]
     )
     assert found["buckets"] == ["3-4", "5-8", "9-10", "11+"]  # none has 2 words or fewer
     spans = [(3, 4), (5, 8), (9, 10), (11, 99)]
@@ -628,6 +628,28 @@ def test_references_from_a_file_stand_in_for_data_that_are_gone(sweep):
     lines = (sweep.root / "moved" / "test.en").read_text("utf-8").splitlines()
     of_windows.write_bytes("\r\n".join(lines).encode("utf-8-sig"))
     assert compare(f"runs={sweep.root}/runs", f"refs={of_windows}")["runs"] == expected
+
+
+def test_several_references_are_those_of_the_data_or_of_files(sweep):
+    directory = sweep.write("a")
+    hypotheses = (directory / "hypotheses.txt").read_text("utf-8").splitlines()
+    second = [line.replace("small", "little") for line in sweep.references[:-1]] + [hypotheses[-1]]
+    file = sweep.root / "second.en"
+    file.write_text(lines(second), "utf-8")
+    score = BLEU(force=True).corpus_score(hypotheses, [sweep.references, second]).score
+    [row] = compare(f"runs=[{directory}]", f"refs=[{sweep.root}/data/test.en,{file}]")["runs"]
+    assert row["bleu"] == pytest.approx(score)
+    assert row["bleu_signature"].startswith("nrefs:2|")
+    file.rename(sweep.root / "data" / "test.1.en")
+    scores = json.loads((directory / "metrics.json").read_text("utf-8"))
+    scores["references"] = metrics.digest(sweep.sources, [sweep.references, second])
+    (directory / "metrics.json").write_text(json.dumps(scores), "utf-8")
+    result = compare(f"runs=[{directory}]")
+    assert result["runs"] == [row]
+    assert result["bleu_by_length"]["scores"]
+    (sweep.root / "short.en").write_text("x\n", "utf-8")
+    with pytest.raises(UserError, match=r"short\.en has 1 lines for 60 sentences"):
+        compare(f"runs=[{directory}]", f"refs=[{sweep.root}/data/test.en,{sweep.root}/short.en]")
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
     if not bounds or bounds != sorted(set(bounds)):
         raise UserError(f"length_bounds={bounds}: give rising numbers of words, such as [10,20,30]")
     check_folders(cfg, folders=["output"])
-    _check_inputs(cfg.refs)
+    _check_inputs(*([cfg.refs] if isinstance(cfg.refs, str) else cfg.refs or []))
     runs, _ = read_runs(cfg.runs, cfg.split)
     take_stored(cfg, "metrics", overrides, {run.directory: run.config for run in runs})
 

@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from nmt import plotting
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, read_runs
+from nmt.data.corpus import read_references
 from nmt.data.lines import read_lines
 from nmt.errors import printable
 from nmt.files import json_text, write_together
@@ -27,7 +28,8 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     if cfg.refs is None:
         sources, references = figures.read_text(runs[0], cfg.split, cfg.trusted)
     else:
-        sources, references = None, list(read_lines(Path(cfg.refs)))
+        files = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs
+        sources, references = None, read_references(map(Path, files), len(runs[0].hypotheses))
     lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so
     metrics = make_scorers(cfg, lowercase=lowercase)
     check_case(metrics, lowercase=lowercase)
@@ -43,7 +45,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         baseline=cfg.baseline,
     )
     rows = comparison.rows
-    result: dict[str, Any] = {"split": cfg.split, "num_sentences": len(references), "runs": rows}
+    result: dict[str, Any] = {"split": cfg.split, "num_sentences": len(references[0]), "runs": rows}
     columns = tables.headings(chosen, rows[0])
     averages = figures.average_over_seeds(comparison.groups, rows, [*metrics, *columns])
     scored = {name: each for name, each in columns.items() if cfg.columns or name in (*metrics, "aer")}
@@ -64,7 +66,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         result["bleu_by_length"] = lengths
         sections.append(tables.length_table("BLEU by source length", rows, lengths))
     report = "\n\n".join(sections)
-    print(f"{cfg.split}, {len(references)} sentences\n\n{report}")
+    print(f"{cfg.split}, {len(references[0])} sentences\n\n{report}")
     if cfg.output is not None:
         table = tables.to_latex(averages, scored, signatures)
         plots = draw(result, runs, comparison.groups)

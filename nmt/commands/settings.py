@@ -171,7 +171,7 @@ class Compare(TypedDict, total=False):
     runs: PathText | list[PathText]
     systems: list[PathText]
     split: Split
-    refs: PathText | None
+    refs: PathText | Annotated[list[PathText], Field(min_length=1)] | None
     num_bootstrap: Whole
     num_trials: Whole
     length_bounds: list[Count]

@@ -12,6 +12,7 @@ import numpy as np
 from nmt import alignment, metrics
 from nmt.comparison.runs import ScoredRun, group_runs, label_runs, label_systems
 from nmt.comparison.significance import compare_systems, paired_tests
+from nmt.data.corpus import references_of
 from nmt.errors import UserError, printable
 from nmt.run.data import read_whole, stored_data
 from nmt.settings import flat
@@ -33,13 +34,13 @@ class Comparison(NamedTuple):
     differences: list[dict[str, Any]]
 
 
-def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """The sources and references that a run was scored on. Raises UserError where its data no longer hold them."""
+def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
+    """The sources and sets of references that a run was scored on. Raises UserError if its data no longer hold them."""
     try:
         dataset = read_whole(stored_data(run.config.data), [split], trusted=trusted)[split]
     except (UserError, OSError) as error:
         raise UserError(f"{run.directory}: {error}; or give the references with refs=FILE") from error
-    sources, references = list(dataset["src"]), list(dataset["tgt"])
+    sources, references = list(dataset["src"]), references_of(dataset)
     if metrics.digest(sources, references) != run.metrics.get("references"):
         raise UserError(
             f"{run.directory} was scored on other sentences than its data now hold: score it again"
@@ -50,7 +51,7 @@ def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[
 
 def compare(
     runs: Sequence[ScoredRun],
-    references: Sequence[str],
+    references: Sequence[Sequence[str]],
     chosen: Mapping[str, Any],
     *,
     num_bootstrap: int,
@@ -66,9 +67,9 @@ def compare(
     """
     texts = [(str(run.directory), run.hypotheses) for run in runs] + list(systems.items())
     for name, hypotheses in texts:
-        if len(hypotheses) != len(references):
+        if len(hypotheses) != len(references[0]):
             raise UserError(
-                f"{name} has {len(hypotheses)} hypotheses but there are {len(references)} references"
+                f"{name} has {len(hypotheses)} hypotheses but there are {len(references[0])} references"
             )
     labels = [*label_runs(runs), *map(printable, systems)]
     of_systems = [*label_systems(runs), *labels[len(runs) :]]
@@ -160,7 +161,7 @@ def average_over_seeds(
 def score_by_length(
     texts: Sequence[Sequence[str]],
     sources: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Sequence[str]],
     metric: Any,
     *,
     bounds: Sequence[int],
@@ -180,7 +181,7 @@ def score_by_length(
     starts = [0, *(bound + 1 for bound in bounds)]
 
     def score(text: Sequence[str], rows: Sequence[int]) -> float:
-        hypotheses, chosen = [text[row] for row in rows], [references[row] for row in rows]
+        hypotheses, *chosen = ([each[row] for row in rows] for each in (text, *references))
         return metrics.score_with({"it": metric}, hypotheses, chosen, num_bootstrap=0)["it"]["score"]
 
     num_mixed = sum(alignment.choose_units(line, "auto") == "mixed" for line in sources)

@@ -16,7 +16,7 @@ from nmt.errors import UserError
 def paired_tests(
     chosen: Mapping[str, Metric],
     systems: Sequence[Sequence[str]],
-    references: Sequence[str],
+    references: metrics.References,
     *,
     num_bootstrap: int,
     num_trials: int,
@@ -41,13 +41,13 @@ def paired_tests(
         metrics.score_with(chosen, hypotheses, references, num_bootstrap=num_bootstrap)
         for hypotheses in systems
     ]
-    number = len(references)
+    sets = metrics.reference_sets(references)
+    number = len(sets[0])
     resamples = _generator().choice(number, size=(num_bootstrap, number), replace=True)
     swaps = _generator().integers(2, size=(num_trials, number), dtype=bool)
     for name, metric in chosen.items():
         counts = [
-            np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]))
-            for hypotheses in systems
+            np.array(metric._extract_corpus_statistics(list(hypotheses), sets)) for hypotheses in systems
         ]
         resampled = [_resampled_scores(metric, each, resamples) for each in counts]
         for result, own, scores in zip(results, counts, resampled, strict=True):
