@@ -4,13 +4,19 @@ import itertools
 import math
 from functools import partial
 
+import lightning as L
 import pytest
 import torch
+from lightning.pytorch.callbacks import Callback
 from omegaconf import OmegaConf
+from torch.utils.data import DataLoader
 
+from nmt.data.batching import collate
 from nmt.errors import UserError
 from nmt.run.building import build
 from nmt.training import schedules
+from nmt.training.callbacks import EndScheduleWithTime
+from tests.test_module import examples, make_module
 
 
 def rates(make, num_steps):
@@ -116,6 +122,93 @@ def test_a_schedule_is_told_of_the_runs_steps_where_it_takes_them_and_has_none()
         factory = partial(lambda optimizer, *, total_steps: {"steps": total_steps}, total_steps=given)
         assert schedules.schedule(factory, optimizer, 7) == {"steps": told}
     assert schedules.schedule(lambda optimizer: {}, optimizer, 7) == {}
+
+
+class Clock(Callback):
+    """A clock that only training moves: a second per batch, and 5 seconds per validation. It notes each step's rate."""
+
+    def __init__(self):
+        self.now, self.rates = 0.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def on_train_batch_start(self, trainer, pl_module, batch, number):
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+        self.now += 1.0
+
+    def on_validation_start(self, trainer, pl_module):
+        self.now += 5.0
+
+
+COSINE = partial(schedules.cosine, total_steps=None, warmup_steps=2)
+
+
+def by_the_clock(tmp_path, *, resume=None, factory=COSINE, **settings):
+    """The rates of a run of 12 batches per epoch, each followed by a validation; its last checkpoint is in tmp_path."""
+    clock, module = Clock(), make_module()
+    module.scheduler_factory = factory
+    module.to(torch.float32)
+    rows = DataLoader(examples() * 3, collate_fn=partial(collate, pad_id=0, bos_id=2))
+    trainer = L.Trainer(
+        accelerator="cpu",
+        logger=False,
+        num_sanity_val_steps=0,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[clock, EndScheduleWithTime()],
+        **{"max_epochs": -1, "max_time": "00:00:01:40"} | settings,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lightning.pytorch.callbacks.timer.time", clock)
+        trainer.fit(module, rows, rows, ckpt_path=resume, weights_only=True)
+        trainer.save_checkpoint(tmp_path / "last.ckpt")
+    return clock.rates
+
+
+def cosine_rates(total_steps, num_steps):
+    """Warm-up of two steps to 0.5, then a cosine to 0."""
+    progress = [min(1.0, max(0, step - 2) / (total_steps - 2)) for step in range(num_steps)]
+    warmup = [min(1.0, (step + 1) / 2) for step in range(num_steps)]
+    return [0.25 * w * (1 + math.cos(math.pi * p)) for w, p in zip(warmup, progress, strict=True)]
+
+
+def test_a_schedule_ends_with_the_time(tmp_path, caplog):
+    """12 batches and a validation take 17 s: 100 s are 71 batches, and 73 when the last one is done."""
+    with caplog.at_level("INFO"):
+        rates = by_the_clock(tmp_path)
+    assert len(rates) == 73
+    assert rates[:12] == pytest.approx(cosine_rates(10**9, 12))  # before the first validation
+    assert rates[12:] == pytest.approx(cosine_rates(71, 73)[12:])
+    assert "1.42 s per step: trainer.max_time is spent after about 71 steps" in caplog.text
+
+
+def test_without_a_validation_the_time_is_measured_after_a_quarter(tmp_path):
+    rates = by_the_clock(tmp_path, limit_val_batches=0)
+    assert len(rates) == 100
+    assert rates[26:] == pytest.approx(cosine_rates(100, 100)[26:])
+
+
+def test_a_schedule_that_ends_before_the_time_is_left_as_it_is(tmp_path):
+    assert by_the_clock(tmp_path, max_epochs=2) == pytest.approx(cosine_rates(24, 24))
+    given = partial(schedules.cosine, total_steps=30, warmup_steps=2)
+    assert by_the_clock(tmp_path, max_epochs=4, factory=given) == pytest.approx(cosine_rates(30, 48))
+    constant = partial(schedules.constant, warmup_steps=0)
+    assert by_the_clock(tmp_path, factory=constant) == [0.5] * 73
+
+
+@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before the epoch")
+def test_a_resumed_run_has_the_rates_that_were_measured(tmp_path):
+    """Though this process would measure other times: its epoch begins in the middle."""
+    whole = by_the_clock(tmp_path)
+    first = by_the_clock(tmp_path, max_steps=24)
+    rest = by_the_clock(tmp_path, resume=tmp_path / "last.ckpt")
+    assert first == pytest.approx(cosine_rates(24, 24))  # an end by steps was nearer
+    assert rest[:40] == pytest.approx(whole[24:64])
+    first = by_the_clock(tmp_path, max_steps=24)
+    longer = by_the_clock(tmp_path, resume=tmp_path / "last.ckpt", max_time="00:00:03:20")
+    assert longer[:40] == pytest.approx(cosine_rates(141, 64)[24:])  # 70.59 steps and 100 s / 1.417 s
 
 
 def test_a_cosine_needs_an_end():

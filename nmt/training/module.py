@@ -1,6 +1,7 @@
 """Training steps, the optimizer and its schedule, and what is logged at each step."""
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import lightning as L
 import torch
 from hydra.core.hydra_config import HydraConfig
+from lightning.pytorch.callbacks import Timer
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -144,14 +146,28 @@ class TranslationModule(L.LightningModule):
 
     def on_train_start(self) -> None:
         """The rate of the first step is this schedule's, though a resumed run had another schedule before."""
-        for each in self.trainer.lr_scheduler_configs:
-            scheduler = each.scheduler
-            if isinstance(scheduler, LambdaLR):
-                for group, rate, factor in zip(
-                    scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
-                ):
-                    group["lr"] = rate * factor(scheduler.last_epoch)
+        self._set_rates()
         self._start_clock()
+
+    def end_schedule(self, total_steps: int) -> None:
+        """Let a schedule that runs to the end of training end after `total_steps`, if nothing ends it before."""
+        total_steps = int(min(total_steps, self.trainer.estimated_stepping_batches))
+        for scheduler in self._stepped_schedulers():
+            again = schedule(self.scheduler_factory, scheduler.optimizer, total_steps)
+            scheduler.lr_lambdas = again["scheduler"].lr_lambdas
+        self._set_rates()
+
+    def _stepped_schedulers(self) -> list[LambdaLR]:
+        schedulers = [each.scheduler for each in self.trainer.lr_scheduler_configs]
+        return [each for each in schedulers if isinstance(each, LambdaLR)]
+
+    def _set_rates(self) -> None:
+        """Set the rates of the next step."""
+        for scheduler in self._stepped_schedulers():
+            for group, rate, factor in zip(
+                scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
+            ):
+                group["lr"] = rate * factor(scheduler.last_epoch)
 
     def on_train_epoch_start(self) -> None:
         self._start_clock()
@@ -300,6 +316,8 @@ class TranslationModule(L.LightningModule):
                 "optimizer.fused=true does not go with trainer.precision=16-mixed: set it to false"
             )
         total_steps = self.trainer.estimated_stepping_batches
+        if total_steps == float("inf") and any(isinstance(each, Timer) for each in self.trainer.callbacks):  # type: ignore[attr-defined]
+            total_steps = sys.maxsize  # until the time of a step is measured
         overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
         check_warmup(self.scheduler_factory, total_steps, overrides=overrides)
         return {

@@ -172,7 +172,10 @@ def finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | None:
 
 def stretches_schedule(stored: dict[str, Any], config: dict[str, Any]) -> bool:
     """Whether a schedule that runs to the end of training now runs to another end."""
-    limits = [{key: each["trainer"][key] for key in ("max_epochs", "max_steps")} for each in (stored, config)]
+    limits = [
+        [each["trainer"].get(key) for key in ("max_epochs", "max_steps", "max_time")]
+        for each in (stored, config)
+    ]
     return limits[0] != limits[1] and config["scheduler"].get("total_steps", 0) is None
 
 

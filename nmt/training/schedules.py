@@ -1,7 +1,7 @@
 """Learning-rate schedules, as torch schedulers, each with how often it steps and by which score.
 
 Steps are optimizer steps, counted from 1. A schedule that takes `total_steps` is told how many the run will make
-(infinite where only time or patience ends it), unless they were given.
+(infinite if only patience ends it), unless they were given. If `trainer.max_time` ends the run, they are measured.
 """
 
 import inspect
@@ -25,9 +25,13 @@ def schedule(
     factory: Callable[..., dict[str, Any]], optimizer: Optimizer, total_steps: float
 ) -> dict[str, Any]:
     """The schedule that a factory makes, told of the run's steps where it takes them and they were not given."""
+    return factory(optimizer, **({"total_steps": total_steps} if takes_total_steps(factory) else {}))
+
+
+def takes_total_steps(factory: Callable[..., dict[str, Any]]) -> bool:
+    """True if a factory takes the number of the run's steps, and it was not given."""
     taken = inspect.signature(factory).parameters.get("total_steps")
-    given = taken is None or taken.default not in (None, inspect.Parameter.empty)
-    return factory(optimizer, **({} if given else {"total_steps": total_steps}))
+    return taken is not None and taken.default in (None, inspect.Parameter.empty)
 
 
 def check_warmup(
@@ -66,7 +70,7 @@ def cosine(optimizer: Optimizer, *, total_steps: Positive | None, warmup_steps: 
     if total_steps is None or total_steps == float("inf"):
         raise UserError(
             "scheduler=cosine falls to nothing after the run's last step, which is not known: give trainer.max_epochs, "
-            "trainer.max_steps or scheduler.total_steps, or scheduler=constant"
+            "trainer.max_steps, trainer.max_time or scheduler.total_steps, or scheduler=constant"
         )
 
     def factor(step: int) -> float:

@@ -31,6 +31,7 @@ from nmt.training import launch, resume
 from nmt.training.callbacks import (
     AtomicCheckpointIO,
     Checkpoints,
+    EndScheduleWithTime,
     ProgressBar,
     ScoreValidation,
     TensorBoard,
@@ -150,6 +151,8 @@ def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.
         callbacks = [each for each in callbacks if not isinstance(each, ProgressBar)]
     if cfg.get("averaging"):
         callbacks.append(build(cfg.averaging, trusted=cfg.trusted))
+    if cfg.trainer.get("max_time") is not None:
+        callbacks.append(EndScheduleWithTime())
     return build(
         cfg.trainer,
         trusted=cfg.trusted,

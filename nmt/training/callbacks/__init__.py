@@ -9,5 +9,6 @@ from nmt.training.callbacks.memory import LogMemory, TryLargestBatch
 from nmt.training.callbacks.progress import ProgressBar
 from nmt.training.callbacks.scores import ScoreValidation
 from nmt.training.callbacks.summary import summarize
+from nmt.training.callbacks.time_limit import EndScheduleWithTime
 from nmt.training.callbacks.trackers import MLFlow, Wandb
 from nmt.training.callbacks.writers import TensorBoard

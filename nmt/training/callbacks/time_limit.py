@@ -1,0 +1,75 @@
+"""The end of a schedule in a run that time limits."""
+
+import logging
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback, Timer
+
+from nmt.training.schedules import takes_total_steps
+
+log = logging.getLogger(__name__)
+
+
+class EndScheduleWithTime(Callback):
+    """Lets a schedule that runs to the end of training end when `trainer.max_time` is spent.
+
+    The seconds per step, validations included, are measured once: at the first validation, or after a quarter of the
+    time if there was none. Checkpoints have the number of steps that they come to, so that a resumed run has the same
+    learning rates; another `trainer.max_time` changes that number by the seconds measured. Ranks take rank 0's clock.
+    """
+
+    def __init__(self) -> None:
+        self._timer: Timer | None = None
+        self._start = (0, 0.0)  # step and seconds when this process began
+        self._measured: dict[str, float] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"measured": self._measured}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._measured = state_dict["measured"]
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if not takes_total_steps(pl_module.scheduler_factory):
+            return
+        timers = [each for each in trainer.callbacks if isinstance(each, Timer)]  # type: ignore[attr-defined]
+        self._timer = next(iter(timers), None)
+        if self._timer is not None:
+            self._start = (trainer.global_step, self._timer.time_elapsed())
+            if self._measured is not None:
+                pl_module.end_schedule(self._total_steps())
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
+        self._measure(trainer, pl_module, share=0.25)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._measure(trainer, pl_module, share=0.0)
+
+    def _measure(self, trainer: L.Trainer, pl_module: Any, *, share: float) -> None:
+        """Measure once more than this share of the time has passed since this process began."""
+        if self._timer is None or self._measured is not None:
+            return
+        first, start = self._start
+        now = trainer.strategy.broadcast(self._timer.time_elapsed())
+        steps, duration = trainer.global_step - first, float(self._timer._duration or 0)
+        if not steps or now - start <= share * (duration - start):
+            return
+        seconds = (now - start) / steps
+        self._measured = {
+            "seconds_per_step": seconds,
+            "max_time": duration,
+            "total_steps": trainer.global_step + (duration - now) / seconds,
+        }
+        if self._total_steps() < trainer.estimated_stepping_batches:
+            log.info(
+                "%.3g s per step: trainer.max_time is spent after about %d steps, and the schedule ends there",
+                *(seconds, self._total_steps()),
+            )
+        pl_module.end_schedule(self._total_steps())
+
+    def _total_steps(self) -> int:
+        assert self._measured is not None
+        assert self._timer is not None
+        more = float(self._timer._duration or 0) - self._measured["max_time"]
+        return max(1, round(self._measured["total_steps"] + more / self._measured["seconds_per_step"]))
