@@ -485,6 +485,7 @@ def test_text_of_a_run_is_text_in_a_terminal_a_page_a_spreadsheet_and_latex(swee
     with (output / "comparison.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0]["command"] == f"'{training['command']}"
+    assert rows[0]["commit"] == "'@SUM(1)"
     for cell in [*rows[0], *(cell for row in rows for cell in row.values())]:
         assert not cell.lstrip().startswith(("=", "+", "@"))
     table = (output / "comparison.tex").read_text("utf-8")

@@ -255,6 +255,15 @@ def test_learning_curves_have_the_steps_of_each_run():
         np.testing.assert_array_equal(line.get_xydata(), np.transpose(curve))
 
 
+def test_a_long_name_in_a_legend_is_broken_into_lines():
+    name = "path=" + "very/long/" * 30
+    figure = plotting.learning_curves({name: [([0, 1], [1.0, 2.0])], "b": [([0, 1], [1.0, 2.0])]}, ylabel="y")
+    assert [text.replace("\n", "") for text in legend(figure)] == [name, "b"]
+    pixels = plotting.to_array(figure)
+    for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]):
+        assert edge.min() == 255
+
+
 def test_runs_of_one_system_share_a_colour_with_their_mean_and_a_band():
     curves = [([0, 10, 20], [1.0, 3.0, 5.0]), ([0, 20, 30], [3.0, 7.0, 9.0])]  # 5 at step 10
     figure = plotting.learning_curves({"a": curves, "b": curves[:1]}, ylabel="val/bleu")

@@ -31,7 +31,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         files = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs
         sources, references = None, read_references(map(Path, files), len(runs[0].hypotheses))
     lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so
-    metrics = make_scorers(cfg, lowercase=lowercase)
+    metrics = {printable(name): each for name, each in make_scorers(cfg, lowercase=lowercase).items()}
     check_case(metrics, lowercase=lowercase)
     chosen = tables.choose_columns(runs, list(metrics), cfg.columns)
     systems = {file: list(read_lines(Path(file))) for file in cfg.systems}

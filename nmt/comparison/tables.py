@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt.comparison.figures import COSTS, Comparison, Row, figures_of
 from nmt.comparison.runs import ScoredRun
-from nmt.errors import UserError
+from nmt.errors import UserError, printable
 from nmt.files import markdown
 from nmt.metrics import label
 
@@ -160,9 +160,10 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 def _cell(value: Any) -> Any:
     """A cell that a spreadsheet does not compute: text that begins as a formula gets an apostrophe."""
-    return (
-        f"'{value}" if isinstance(value, str) and value.lstrip().startswith(("=", "+", "-", "@")) else value
-    )
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def to_latex(averages: Sequence[Mapping[str, Any]], columns: Mapping[str, str], signatures: str) -> str:

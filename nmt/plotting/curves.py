@@ -1,6 +1,7 @@
 """Line plots: BLEU by sentence length and learning curves of systems of runs, and the growth of costs."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from nmt.plotting.fonts import font_families
 
 WIDTH, HEIGHT, LEGEND_LINE = 6.4, 4.0, 0.22  # inches
+LEGEND_WIDTH = 80  # characters
 PANEL_WIDTH, PANEL_HEIGHT = 4.4, 3.4
 DPI = 150
 MARKS, DASHES = "os^Dv", ("-", "--", "-.", ":")
@@ -74,7 +76,7 @@ def _lines(systems: Mapping[str, Sequence[Curve]], ylabel: str) -> tuple[Figure,
     A system's colour follows from its place.
     """
     # The legend stands below, where it covers no line, and names of any length have room.
-    figure = Figure(figsize=(WIDTH, HEIGHT + LEGEND_LINE * len(systems)), dpi=DPI, layout="constrained")
+    figure = Figure(dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     lines: dict[str, Line2D] = {}
@@ -90,8 +92,10 @@ def _lines(systems: Mapping[str, Sequence[Curve]], ylabel: str) -> tuple[Figure,
             lines[f"{name}, mean ± standard deviation of {len(curves)} runs"] = line
     axes.set_ylabel(ylabel)
     _plain(axes)
+    names = [fill(name, LEGEND_WIDTH) for name in lines]
+    figure.set_size_inches(WIDTH, HEIGHT + LEGEND_LINE * len("\n".join(names).splitlines()))
     legend = figure.legend(
-        list(lines.values()), list(lines), loc="outside lower left", fontsize=9, frameon=False, handlelength=4
+        list(lines.values()), names, loc="outside lower left", fontsize=9, frameon=False, handlelength=4
     )
     for text in legend.get_texts():
         text.set(parse_math=False, fontfamily=font_families())
