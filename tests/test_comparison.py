@@ -377,11 +377,11 @@ def test_systems_are_compared_over_seeds_and_sentences_and_runs_are_marked_as_su
     report = capsys.readouterr().out
     assert "BLEU p (run)" in report
     assert "from the run attention=bahdanau seed=1" in report
-    [matrix] = [table for table in report.split("\n\n") if table.startswith("| BLEU: row − column")]
+    [matrix] = [table for table in report.split("\n\n") if table.startswith("| BLEU: row − column (p)")]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in matrix.splitlines()[2:]]
     assert [cell[0] for cell in cells] == [f"{number} {label}" for number, label in enumerate(labels, 1)]
-    assert cells[0][2].startswith(f"{found[0]['difference']:+.2f} ± {found[0]['ci']:.2f} (p ")
-    assert cells[1][1].startswith(f"{-found[0]['difference']:+.2f} ± ")
+    assert cells[0][2].startswith(f"{found[0]['difference']:+.2f} (")
+    assert cells[1][1].startswith(f"{-found[0]['difference']:+.2f} (")
     assert ["†" in cell for cell in cells[2][1:3]] == [True, True]
     assert "†" not in cells[0][2]
     assert [cells[number][number + 1] for number in range(3)] == [""] * 3
@@ -397,15 +397,16 @@ def test_systems_are_compared_over_seeds_and_sentences_and_runs_are_marked_as_su
         ("none", "attention=none", "attention=none"),
     ],
 )
-def test_a_baseline_is_a_run_or_a_system_and_the_others_are_compared_with_it(
-    systems, baseline, first, system
-):
+def test_the_others_are_compared_with_a_baseline_run_or_system(systems, baseline, first, system, capsys):
     named = baseline.replace("DIRECTORY", f"{systems.root}/runs")
     result = compare(f"runs={systems.root}/runs", f"baseline='{named}'")
     assert [row["run"] for row in result["runs"] if row["bleu_p_bootstrap"] is None] == [first]
     found = [each for each in result["differences"] if each["metric"] == "ter"]
     assert {each["other"] for each in found} == {system}
     assert len(found) == 2
+    report = capsys.readouterr().out
+    assert f"| difference from {system} (p) |" in report
+    assert f" {found[0]['difference']:+.2f} ± {found[0]['ci']:.2f} (" in report
 
 
 @pytest.mark.parametrize(("baseline", "says"), [("scaled_dot", "none of"), ("x", "none of")])
@@ -422,7 +423,7 @@ def test_the_columns_of_the_tables_are_chosen(systems, capsys):
     headers = [[cell.strip() for cell in table.splitlines()[0].split("|")[1:-1]] for table in tables_shown]
     assert headers[0] == ["run", "TER", "TER p (run)", "BLEU", "BLEU p (run)"]
     assert headers[1] == ["mean ± standard deviation", "runs", "TER", "BLEU"]
-    assert [header[0] for header in headers[2:4]] == ["TER: row − column", "BLEU: row − column"]
+    assert [header[0] for header in headers[2:4]] == ["TER: row − column (p)", "BLEU: row − column (p)"]
     assert "chrf" in result["runs"][0]
     assert " & TER & BLEU " in (systems.root / "out" / "comparison.tex").read_text("utf-8")
     with pytest.raises(UserError, match=r"^columns: no run has aer: choose from bleu, chrf, ter$"):

@@ -86,32 +86,35 @@ def difference_tables(comparison: Comparison, columns: Mapping[str, str]) -> str
     """Differences between systems with corrected p-values, and a note: a table of differences from the baseline, or for
     each metric a matrix of row minus column."""
     systems, base, found = list(comparison.groups), comparison.baseline, comparison.differences
-    cells: dict[tuple[str, str, str], str] = {}
-    for each in found:
-        p = f"± {each['ci']:.2f} (p {_p_value(each['p_holm'])}{'†' if each['of'] == 'runs' else ''})"
-        cells[each["metric"], each["system"], each["other"]] = f"{each['difference']:+.2f} {p}"
-        cells[each["metric"], each["other"], each["system"]] = f"{-each['difference']:+.2f} {p}"
     metrics = {each["metric"] for each in found}
     headings = {name: markdown(heading) for name, heading in columns.items() if name in metrics}
+    cells: dict[tuple[str, str, str], str] = {}
+    for each in found:
+        name, ours, theirs, difference = (each[key] for key in ("metric", "system", "other", "difference"))
+        p = f"{_p_value(each['p_holm'])}{'†' if each['of'] == 'runs' else ''}"
+        interval = "" if base is None else f" ± {each['ci']:.2f}"
+        cells[name, ours, theirs] = f"{difference:+.2f}{interval} ({p})"
+        cells[name, theirs, ours] = f"{-difference:+.2f}{interval} ({p})"
+    sections = []
     if base is not None:
-        lines = [[f"difference from {markdown(base)}", *headings.values()]]
+        lines = [[f"difference from {markdown(base)} (p)", *headings.values()]]
         others = (each for each in systems if each != base)
         lines += [[markdown(ours), *(cells[name, ours, base] for name in headings)] for ours in others]
-        sections = [aligned(lines)]
-    else:
-        sections = []
-        for name, heading in headings.items():
-            lines = [[f"{heading}: row − column", *map(str, range(1, len(systems) + 1))]]
-            for number, ours in enumerate(systems, start=1):
-                matrix = (cells.get((name, ours, theirs), "") for theirs in systems)
-                lines.append([f"{number} {markdown(ours)}", *matrix])
-            sections.append(aligned(lines))
+        sections.append(aligned(lines))
+    for name, heading in headings.items() if base is None else ():
+        lines = [[f"{heading}: row − column (p)", *map(str, range(1, len(systems) + 1))]]
+        for number, ours in enumerate(systems, start=1):
+            matrix = (cells.get((name, ours, theirs), "") for theirs in systems)
+            lines.append([f"{number} {markdown(ours)}", *matrix])
+        sections.append(aligned(lines))
     number = len(found) // len(metrics)
     corrected = f", corrected for the {number} comparisons of each metric (Holm 1979)" if number > 1 else ""
     note = (
-        "± is half the 95 % interval of a difference between systems. A system is the runs that differ in their seed"
-        f" alone. p: a t-test over seeds and sentences (Obuchowski and Rockette 1995, Hillis 2014){corrected}."
+        "A system is the runs that differ in their seed alone. p: a t-test over seeds and sentences (Obuchowski and"
+        f" Rockette 1995, Hillis 2014){corrected}."
     )
+    if base is not None:
+        note += " ± is half the 95 % interval."
     if any(each["of"] == "runs" for each in found):
         note += (
             " † With one run of a system nothing says how seeds vary: a paired bootstrap over sentences, of these runs"
