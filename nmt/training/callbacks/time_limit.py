@@ -36,7 +36,7 @@ class EndScheduleWithTime(Callback):
         timers = [each for each in trainer.callbacks if isinstance(each, Timer)]  # type: ignore[attr-defined]
         self._timer = next(iter(timers), None)
         if self._timer is not None:
-            self._start = (trainer.global_step, self._timer.time_elapsed())
+            self._start = (trainer.global_step, trainer.strategy.broadcast(self._timer.time_elapsed()))
             if self._measured is not None:
                 pl_module.end_schedule(self._total_steps())
 
