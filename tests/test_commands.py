@@ -75,10 +75,24 @@ def test_the_end_says_what_was_trained_how_long_how_well_and_where_it_is(run_dir
         r"time     0:\d\d:\d\d over [\d,]+ target pieces, [\d,]+ a second",
         r"ended    trainer\.max_epochs=2 is reached",
         r"memory   \d\.\d\d GiB at most",
-        rf"run      {place}: checkpoints/, and tensorboard --samples_per_plugin images=200 --logdir {place}",
+        rf"run      {place}\n",
         rf"test of {place}",
+        r"source     \S.*\noutput     .*\nreference  \S.*",
+        rf"next       python scripts/evaluate\.py run={place}",
+        rf"           python scripts/translate\.py run={place} input=FILE",
+        rf"           tensorboard --samples_per_plugin images=200 --logdir {place}",
     ):
         assert re.search(pattern, said), (pattern, said)
+
+
+def test_each_validation_is_a_line_in_the_terminal_and_in_the_log(run_dir, workspace):
+    said, logged = (workspace / "said").read_text("utf-8"), (run_dir / "train.log").read_text("utf-8")
+    line = r"epoch {}, step [\d,]+: loss \d+\.\d+, BLEU \d+\.\d+, AER \d\.\d+; best BLEU .* at step .*; [\d,]+ pieces/s"
+    for epoch in (1, 2):
+        assert re.search(line.format(epoch), said)
+        assert re.search(line.format(epoch), logged)
+    assert "minute left" in logged
+    assert logged.count(" pieces/s") == 2
 
 
 def test_a_run_directory_holds_what_the_contract_names(run_dir):

@@ -6,6 +6,7 @@ import json
 import math
 import operator
 import re
+import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,17 +15,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.callbacks import Timer
 
 from nmt.data.batching import TokenBatchSampler, collate
 from nmt.errors import UserError
 from nmt.training.callbacks import (
     AtomicCheckpointIO,
+    Checkpoints,
     LogMemory,
     ScoreValidation,
     StopOnNonfinite,
     TryLargestBatch,
 )
 from nmt.training.callbacks.memory import OFTEN
+from nmt.training.callbacks.progress import describe_validation, seconds_left
 from nmt.training.callbacks.randomness import random_state
 from nmt.training.callbacks.trackers import as_it_is
 from nmt.training.memory import held_memory, is_out_of_memory
@@ -236,3 +240,44 @@ def test_a_sample_translation_is_shown_as_it_is(text):
     shown = markdown_to_safe_html(table)
     cells = [html.unescape(each) for each in re.findall(r"<td>(.*?)</td>", shown)]
     assert cells == ["0", text, "c"]
+
+
+def described(scores: dict, *, monitor="val/bleu", mode="max", best=None, left=None) -> str:
+    kept = Checkpoints(directory="", monitor=monitor, mode=mode, every_n_steps=None, every_n_minutes=None)
+    kept.best_score, kept.best_step = best or (None, 0)
+    trainer = SimpleNamespace(
+        checkpoint_callback=kept,
+        callback_metrics=scores,
+        current_epoch=1,
+        fit_loop=SimpleNamespace(batch_idx=136),
+        num_training_batches=274,
+        global_step=1411,
+    )
+    return describe_validation(trainer, speed=5210.4, left=left)
+
+
+def test_a_validation_is_described_in_one_line():
+    scores = {"val/loss": 1.2139, "val/bleu": 86.306, "val/chrf": 90.0, "val/aer": 0.0714}
+    assert described(scores, best=(86.2, 274), left=250.0) == (
+        "epoch 1.5, step 1,411: loss 1.214, BLEU 86.31, AER 0.071; best BLEU 86.31 at step 1,411; "
+        "5,210 pieces/s, 4 min left"
+    )
+    line = described(
+        {"val/loss": 2.0, "val/macro_f1": 0.5}, monitor="val/macro_f1", best=(0.75, 1096), left=9.0
+    )
+    assert line == (
+        "epoch 1.5, step 1,411: loss 2.000, macro_f1 0.5; best macro_f1 0.75 at step 1,096; "
+        "5,210 pieces/s, less than a minute left"
+    )
+    line = described({"val/loss": 2.0}, monitor="val/loss", mode="min", best=(2.5, 3))
+    assert line.endswith("loss 2.000; best loss 2.000 at step 1,411; 5,210 pieces/s")
+
+
+def test_the_time_left_is_that_of_the_first_limit():
+    timer = Timer("00:00:01:00")
+    trainer = SimpleNamespace(callbacks=[], estimated_stepping_batches=float("inf"), global_step=10)
+    assert seconds_left(trainer, 0, time.perf_counter()) is None
+    trainer.callbacks = [timer]
+    assert seconds_left(trainer, 0, time.perf_counter() - 1) == pytest.approx(60, abs=1)
+    trainer.estimated_stepping_batches = 110
+    assert seconds_left(trainer, 0, time.perf_counter() - 2) == pytest.approx(20, abs=1)

@@ -23,8 +23,9 @@ def provenance(command: str | None, device: torch.device) -> dict[str, Any]:
 
 
 def typed(script: str, overrides: Sequence[str]) -> str:
-    """A command as it is typed: `python scripts/train.py attention=bahdanau`."""
-    return shlex.join(["python", f"scripts/{script}.py", *overrides])
+    """A command as it is typed: `python scripts/train.py attention=bahdanau`, or `nmt train …` under `nmt`."""
+    start = ["nmt", script] if "NMT_COMMAND" in os.environ else ["python", f"scripts/{script}.py"]
+    return shlex.join([*start, *overrides])
 
 
 def commands_of(run_dir: Path) -> str | None:

@@ -265,6 +265,12 @@ class TranslationModule(L.LightningModule):
         self.train_tokens += int(tokens_sum)
         return loss_sum, int(tokens_sum), seconds
 
+    def tokens_per_second(self) -> float:
+        """Target pieces of all ranks per second of training so far, without validations. All ranks must call it."""
+        [since] = ranks.summed(_totals(self._since_log, self._before_resuming)[1])
+        seconds = self.train_seconds + self._seconds_on_clock()
+        return (self.train_tokens + since) / max(seconds, 1e-9)
+
     # validation
 
     def on_validation_epoch_start(self) -> None:

@@ -1,18 +1,21 @@
 """The scores at the end of a training run: measured, written, printed, and logged as hyper-parameters' results."""
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from omegaconf import DictConfig
 
-from nmt.errors import UserError
+from nmt.errors import UserError, printable
 from nmt.run.building import build, build_parts
 from nmt.run.directory import Run
 from nmt.run.files import score_files
-from nmt.run.provenance import commands_of, provenance
+from nmt.run.provenance import commands_of, provenance, typed
 from nmt.run.scores import report, training_in, write_scores
+from nmt.run.translation import Translation
 from nmt.settings import GROUPS, flat
 
 
@@ -48,8 +51,26 @@ def score(
     }
     scores["decoding"], scores["checkpoint"] = asdict(decoding), checkpoint
     write_scores(run_dir, split, scores, translations)
-    print(f"{split} of {run_dir}\n{report(scores)}")
+    print(f"{split} of {run_dir}\n{report(scores)}\n{closing(run_dir, splits[split], translations)}")
     return split, scores
+
+
+def closing(run_dir: Path, rows: Any, translations: Sequence[Translation]) -> str:
+    """A translation beside its source and reference, and the commands that a person may give next."""
+    number = next((number for number, each in enumerate(rows["src"]) if len(each) <= 100), 0)
+    texts = {
+        "source": rows[number]["src"],
+        "output": translations[number].text,
+        "reference": rows[number]["tgt"],
+    }
+    lines = [f"{name:9}  {shorten(printable(text), 200, placeholder=' …')}" for name, text in texts.items()]
+    commands = [
+        typed("evaluate", [f"run={run_dir}"]),
+        typed("translate", [f"run={run_dir}", "input=FILE"]),
+        shlex.join(["tensorboard", "--samples_per_plugin", "images=200", "--logdir", str(run_dir)]),
+    ]
+    lines += [f"{name:9}  {each}" for name, each in zip(("next", "", ""), commands, strict=True)]
+    return "\n".join(lines)
 
 
 def scores_after(run_dir: Path, step: int) -> Path | None:

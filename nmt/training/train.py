@@ -32,6 +32,7 @@ from nmt.training.callbacks import (
     AtomicCheckpointIO,
     Checkpoints,
     EndScheduleWithTime,
+    LogValidations,
     ProgressBar,
     ScoreValidation,
     TensorBoard,
@@ -151,6 +152,7 @@ def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.
         callbacks = [each for each in callbacks if not isinstance(each, ProgressBar)]
     if cfg.get("averaging"):
         callbacks.append(build(cfg.averaging, trusted=cfg.trusted))
+    callbacks.append(LogValidations())
     if cfg.trainer.get("max_time") is not None:
         callbacks.append(EndScheduleWithTime())
     return build(

@@ -6,7 +6,7 @@ from nmt.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from nmt.training.callbacks.interrupts import Interrupted, SaveOnInterrupt
 from nmt.training.callbacks.losses import StopOnNonfinite
 from nmt.training.callbacks.memory import LogMemory, TryLargestBatch
-from nmt.training.callbacks.progress import ProgressBar
+from nmt.training.callbacks.progress import LogValidations, ProgressBar
 from nmt.training.callbacks.scores import ScoreValidation
 from nmt.training.callbacks.summary import summarize
 from nmt.training.callbacks.time_limit import EndScheduleWithTime

@@ -90,14 +90,18 @@ class Checkpoints(Checkpoint):
                 if step > trainer.global_step:  # to be kept again
                     file.unlink()
 
+    def is_best(self, score: float) -> bool:
+        """True for a score that no earlier one exceeds."""
+        sign = 1 if self.mode == "max" else -1
+        return self.best_score is None or sign * score >= sign * self.best_score
+
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         score = trainer.callback_metrics.get(self.monitor)
         if score is None:
             raise UserError(f"callbacks.checkpoint.monitor={self.monitor}: validation gives no such score")
         self._due |= {"last", "step"} if self.keep else {"last"}
         self.last_score = float(score)
-        sign = 1 if self.mode == "max" else -1
-        if self.best_score is None or sign * self.last_score >= sign * self.best_score:
+        if self.is_best(self.last_score):
             self.best_score, self.best_step = self.last_score, trainer.global_step
             self._due.add("best")
 

@@ -30,8 +30,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
             f"scores   {kept.monitor} {kept.best_score:.4g} at step {kept.best_step:,} (best), "
             f"{kept.last_score:.4g} (last)"
         )
-    watch = f"tensorboard --samples_per_plugin images=200 --logdir {run_dir}"
-    lines.append(f"run      {run_dir}: checkpoints/, and {watch}")
+    lines.append(f"run      {run_dir}")
     return "\n".join(lines)
 
 
