@@ -288,10 +288,17 @@ def test_a_json_array_that_is_cut_off_is_named(tmp_path, cut):
     whole = json.dumps(rows)
     lay(tmp_path, {"train.json": whole[: len(whole) - cut]})
     if cut:
-        with pytest.raises(UserError, match=r"train.json, item \d+: not JSON"):
+        with pytest.raises(UserError, match=r"train.json: not JSON"):
             read(tmp_path)
     else:
         assert read(tmp_path) == [(row["en"], row["fr"]) for row in rows]
+
+
+def test_a_large_json_array_is_refused_with_the_command_for_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr("nmt.data.rows._LARGEST_ARRAY", 20)
+    lay(tmp_path, {"train.json.gz": gzip.compress(json.dumps([GOOD]).encode())})
+    with pytest.raises(UserError, match=r"more than 256 MiB; .* jq -c '.\[\]' train.json.gz > train.jsonl"):
+        read(tmp_path)
 
 
 # Long lines.

@@ -8,7 +8,7 @@ whitespace words from 0, i in the source.
 import collections
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,10 +119,31 @@ def _key(*parts: Any) -> str:
     return hashlib.sha256(repr((_READER_VERSION, *parts)).encode()).hexdigest()
 
 
-def _check_splits(splits: Sequence[str]) -> None:
+def _generated_splits(
+    generate: Callable[..., dict[str, list[Any]]],
+    settings: dict[str, int],
+    row: Callable[..., Row],
+    languages: tuple[Any, ...],
+    splits: Sequence[str],
+    cache_dir: str | Path,
+) -> dict[str, Dataset]:
+    """The splits of a built-in corpus: each example of `generate(**settings)` as `row(example, *languages)`.
+
+    The corpus is generated once, and only if one of the splits is not cached.
+    """
     for split in splits:
         if split not in SPLITS:
             raise UserError(f"split={split}: the built-in corpus has {', '.join(SPLITS)}")
+    generated = functools.cache(lambda: generate(**settings))
+
+    def split_rows(split: str) -> Iterator[Row]:
+        return (row(example, *languages) for example in generated()[split])
+
+    key = _key(*map(digest, _grammar_sources()), *languages, settings)
+    return {
+        split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
+        for split in splits
+    }
 
 
 def read_grammar(
@@ -143,12 +164,10 @@ def read_grammar(
     Between the two languages it has gold alignments. `tgt_lang` may also be `core`, the main clause in English, or
     `kind`, what that clause does (past, open question, …), without alignments. No source occurs twice.
     """
-    _check_splits(splits)
     targets = (*grammar.LANGUAGES, *grammar.ANNOTATIONS)
     for key, lang, known in (("src_lang", src_lang, grammar.LANGUAGES), ("tgt_lang", tgt_lang, targets)):
         if lang not in known:
             raise UserError(f"data.{key}={lang}: the built-in corpus has {' and '.join(known)}")
-    languages = Languages(src_lang, tgt_lang)
     settings = {
         "num_train": num_train,
         "num_val": num_val,
@@ -157,19 +176,9 @@ def read_grammar(
         "max_words": max_words,
         "seed": seed,
     }
-
-    @functools.cache
-    def generated() -> dict[str, list[grammar.Pair]]:  # called where a split is not cached
-        return grammar.corpus(**settings)
-
-    def split_rows(split: str) -> Iterator[Row]:
-        return (_grammar_row(pair, languages) for pair in generated()[split])
-
-    key = _key(*map(digest, _grammar_sources()), languages, settings)
-    return {
-        split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
-        for split in splits
-    }
+    return _generated_splits(
+        grammar.corpus, settings, _grammar_row, (Languages(src_lang, tgt_lang),), splits, cache_dir
+    )
 
 
 def read_documents(
@@ -191,7 +200,6 @@ def read_documents(
     of the one or two that do. The alignment links each target word, as possible, to all words of the sentence that it
     comes from.
     """
-    _check_splits(splits)
     if src_lang not in grammar.LANGUAGES or tgt_lang not in ("label", "summary"):
         raise UserError(
             f"data.src_lang={src_lang} data.tgt_lang={tgt_lang}: documents are in {' or '.join(grammar.LANGUAGES)}, "
@@ -206,19 +214,8 @@ def read_documents(
         "most_important": 1 if tgt_lang == "label" else 2,
         "seed": seed,
     }
-
-    @functools.cache
-    def generated() -> dict[str, list[grammar.Document]]:
-        return grammar.documents(**settings)
-
-    def split_rows(split: str) -> Iterator[Row]:
-        return (_document_row(each, src_lang, tgt_lang) for each in generated()[split])
-
-    key = _key(*map(digest, _grammar_sources()), src_lang, tgt_lang, settings)
-    return {
-        split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
-        for split in splits
-    }
+    languages = src_lang, tgt_lang
+    return _generated_splits(grammar.documents, settings, _document_row, languages, splits, cache_dir)
 
 
 def _document_row(document: grammar.Document, src_lang: str, tgt_lang: str) -> Row:

@@ -172,7 +172,7 @@ def _by_stem(directory: Path, languages: Languages) -> dict[str, Endings]:
     Shards, named `train-00000-of-00002.parquet`, may also lie in the folder data, as on the Hub.
     """
     src, tgt = (re.escape(lang) for lang in (languages.src, languages.tgt))
-    pair = re.compile(rf"(?<=.)[._-]({src}-{tgt}|{tgt}-{src})")
+    pair = re.compile(rf"(?<=.)[._-]({src}-{tgt}|{tgt}-{src})(?=[._-]|$)")
     endings = (*FORMATS, *_LINKS, f".{languages.src}", f".{languages.tgt}")
     stems: dict[str, Endings] = {}
     for folder in (directory, directory / "data"):

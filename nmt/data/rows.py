@@ -1,12 +1,11 @@
 """Read the rows of a corpus from files in each format. Errors name the file and the line or row."""
 
 import codecs
-import io
 import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, count, islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 from nmt.alignment import SEPARATOR
 from nmt.data.delimited import Cells, csv_cells, delimiter, is_quoted, tsv_cells
 from nmt.data.layout import Files, Languages, column_name, some
-from nmt.data.lines import LONGEST_LINE, decode, opened, raw_lines
+from nmt.data.lines import decode, opened, raw_lines
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -25,8 +24,7 @@ Row = tuple[str, str] | tuple[str, str, str]  # source, target and, in all rows 
 Located = tuple[str, int, Row | UserError]  # `FILE, line`, a number, and the row or the reason why it is bad
 
 _NUM_SHOWN = 10  # bad rows
-_CHUNK = 2**16  # characters of a JSON array that are decoded at a time
-_BETWEEN_ITEMS = re.compile(r"[\s,]*")
+_LARGEST_ARRAY = 2**28  # bytes of a JSON file that is read as a whole
 
 
 # datasets.load_dataset would be shorter, but does not keep text: its JSON reader rewrites dates, its CSV reader fills
@@ -151,30 +149,18 @@ def _json_row(line: bytes, languages: Languages) -> Row:
 
 
 def _item_rows(path: Path, languages: Languages) -> Iterator[Located]:
-    """The rows of one JSON array, which is decoded item by item. Raises UserError for an item that is not JSON."""
-    decode_item = json.JSONDecoder().raw_decode
-    with opened(path) as handle, io.TextIOWrapper(handle, "utf-8-sig") as file:
-        try:
-            text = file.read(_CHUNK)
-            place = text.index("[") + 1
-            for number in count(1):
-                while not text.startswith("]", place := _BETWEEN_ITEMS.match(text, place).end()):  # type: ignore[union-attr]
-                    try:
-                        item, place = decode_item(text, place)
-                        break
-                    except (
-                        ValueError,
-                        RecursionError,
-                    ) as error:  # unless the rest of the item is to be read still
-                        begun = len(text) - place
-                        if begun > LONGEST_LINE or not (more := file.read(max(_CHUNK, begun))):
-                            raise UserError(f"{path}, item {number}: not JSON ({error})") from error
-                        text, place = text[place:] + more, 0
-                else:
-                    return
-                yield f"{path}, item", number, _attempt(_from_mapping, item, languages)
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 ({error}); convert it to UTF-8") from error
+    """The rows of one JSON array."""
+    with opened(path) as handle:
+        text = handle.read(_LARGEST_ARRAY + 1)
+    if len(text) > _LARGEST_ARRAY:
+        command = f"jq -c '.[]' {path.name} > {path.name.partition('.json')[0]}.jsonl"
+        raise UserError(f"{path}: an array of more than 256 MiB; make it lines: {command}")
+    try:
+        items = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON ({error})") from error
+    for number, item in enumerate(items, 1):
+        yield f"{path}, item", number, _attempt(_from_mapping, item, languages)
 
 
 def _cell_rows(path: Path, rows: Cells, languages: Languages) -> Iterator[Located]:
