@@ -10,7 +10,8 @@ from datasets import Dataset
 from datasets.fingerprint import Hasher
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from nmt.data.tokenizer import Tokenizer, unknown_message
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.unknown import unknown_message
 from nmt.errors import UserError
 
 ENGLISH = [
@@ -123,10 +124,10 @@ def test_unknown_characters_are_found_by_line(is_joint, bytes_too):
 
 
 def test_a_message_counts_lines_and_shows_some_characters():
-    assert unknown_message(2, 1_000, "lines", ["猫は", "は寝"]).startswith(
+    assert unknown_message(2, 1_000, "lines", "猫はは寝").startswith(
         "2 of 1,000 lines hold characters that the vocabulary does not know (猫, は, 寝): "
     )
-    assert "(a, b, c, d, e, f, g, h, i, j, …)" in unknown_message(1, 1, "lines", ["abcdefghijkl"])
+    assert "(a, b, c, d, e, f, g, h, i, j, …)" in unknown_message(1, 1, "lines", "abcdefghijkl")
 
 
 def test_characters_never_seen_survive_as_bytes(bytes_too):

@@ -18,7 +18,8 @@ from nmt.data.batching import Batch, TokenBatchSampler, collate, mixed
 from nmt.data.pairs import Rows
 from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
-from nmt.data.tokenizer import Tokenizer, unknown_message
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.unknown import unknown_message
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ class TranslationDataModule(L.LightningDataModule):
                 some = text.select(places[:100])[side]
                 found = self.tokenizer.unknown_characters(some, is_target=side == "tgt")
                 what = f"{split} {'sources' if side == 'src' else 'targets'}"
-                log.warning(unknown_message(len(places), len(text), what, found))
+                log.warning(unknown_message(len(places), len(text), what, "".join(found)))
 
     def rows(self, split: str, *, epoch: int = 0) -> Rows:
         """The encoded pairs of a split in this epoch."""

@@ -19,7 +19,6 @@ _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 # Part of what a model follows from: another number of threads adds in another order and gives another model.
 _NUM_THREADS = 4
 _SPACE = "▁"  # SentencePiece's mark of a space
-_NUM_SHOWN = 10  # unknown characters
 
 
 class Tokenizer:
@@ -246,16 +245,6 @@ class Tokenizer:
             if each not in (self.pad_id, self.bos_id):
                 places.append(place)
         return places
-
-
-def unknown_message(number: int, total: int, what: str, characters: Iterable[str]) -> str:
-    """`3 of 10 lines hold characters that the vocabulary does not know (…)`, with the first of these characters."""
-    distinct = list(dict.fromkeys(chain.from_iterable(characters)))
-    shown = ", ".join(distinct[:_NUM_SHOWN]) + (", …" if len(distinct) > _NUM_SHOWN else "")
-    return (
-        f"{number:,} of {total:,} {what} hold characters that the vocabulary does not know ({shown}): "
-        "the model has one unknown piece for all of them"
-    )
 
 
 def _train(lines: Iterable[str], what: str, *, vocab_size: int, **options: Any) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from nmt.data.tokenizer import unknown_message
+from nmt.data.unknown import unknown_message
 from nmt.demo.session import Choices, Explored, Explorer, Unit
 from nmt.errors import UserError
 from nmt.plotting import Group, alignment_page
@@ -46,7 +46,7 @@ def n_best(explored: Explored) -> str:
 def message(explorer: Explorer, line: str, choices: Choices, explored: Explored) -> str:
     """One line about the choices, and the cost of the held attention."""
     unknown = explorer.run.tokenizer.unknown_characters([line])
-    said = [unknown_message(1, 1, "lines", unknown)] if unknown else []
+    said = [unknown_message(1, 1, "lines", *unknown)] if unknown else []
     if not explored.ids:
         has_pieces = len(explorer.run.tokenizer.encode_source([line])[0]) > 1  # the end of sentence is one
         return escape("; ".join([*said, PARTS] if has_pieces else said))

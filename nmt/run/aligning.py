@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from nmt import alignment
 from nmt.alignment import Links, Side, Units
 from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch, collate
+from nmt.data.unknown import UnknownCharacters
 from nmt.decoding import Hypothesis, force_decode
 from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length
@@ -41,14 +43,21 @@ class AligningModel(Model):
 
     @torch.inference_mode()
     def attentions(
-        self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096, first_line: int = 1
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        max_tokens: int = 4096,
+        first_line: int = 1,
+        unknown: UnknownCharacters | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Cross-attention between the pieces of given pairs, ends of sentence included, while the targets are forced.
 
         Yields (number of the pair, weights [L, K, T, S] of each layer and head); nothing for a model without attention.
-        A pair that is longer than the model can read is left out, with a warning that counts from `first_line`.
+        A pair that is longer than the model can read is left out, with a warning that counts from `first_line`. Unknown
+        characters are counted by `unknown`, else warned of.
         """
-        for rows, batch in self._batches(sources, targets, max_tokens, first_line):
+        for rows, batch in self._batches(sources, targets, max_tokens, first_line, unknown):
             src, pad_id = batch.src, self.tokenizer.pad_id
             cross = self.translator.attentions(src, padding_mask(src, pad_id), batch.tgt_in).cross
             if cross is None:
@@ -80,12 +89,20 @@ class AligningModel(Model):
         return translations, {"sum": total, "per_piece": mean, "perplexity": math.exp(-mean)}
 
     def _batches(
-        self, sources: Sequence[str], targets: Sequence[str], max_tokens: int, first_line: int = 1
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        max_tokens: int,
+        first_line: int = 1,
+        unknown: UnknownCharacters | None = None,
     ) -> Iterator[tuple[list[int], Batch]]:
         """Batches of given pairs on the model's device, each with the numbers of its pairs; see `attentions`."""
         check_lines(sources=sources, targets=targets)
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
+        with nullcontext(unknown) if unknown else UnknownCharacters(self.tokenizer) as counts:
+            counts.count(sources, "sources")
+            counts.count(targets, "targets", is_target=True)
         src_ids, tgt_ids = self.tokenizer.encode_source(sources), self.tokenizer.encode_target(targets)
         lengths = {row: max(len(src_ids[row]), len(tgt_ids[row])) for row in range(len(sources))}
         longest = self.translator.max_length or max(lengths.values(), default=0)

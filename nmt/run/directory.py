@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt import alignment, metrics
 from nmt.data.corpus import references_of
 from nmt.data.tokenizer import Tokenizer
+from nmt.data.unknown import UnknownCharacters
 from nmt.decoding import BEAM, DecodingSettings
 from nmt.errors import UserError
 from nmt.models.base import Translator
@@ -169,7 +170,8 @@ class Run(TranslatingModel, AligningModel):
         weigh.
         """
         chosen, agreements = {}, []
-        for row, heads in self.attentions(sources, references):
+        quiet = UnknownCharacters(self.tokenizer)  # who translated the sources has warned of them
+        for row, heads in self.attentions(sources, references, unknown=quiet):
             chosen[row] = self.choose_head(heads, None, None)
             if heads.shape[1] > 1:
                 agreements.append(alignment.agreement(heads).mean(axis=0))

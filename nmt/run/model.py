@@ -1,17 +1,14 @@
 """A tokenizer and a translator together: what translating and aligning share."""
 
-import logging
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from nmt.data.tokenizer import Tokenizer, unknown_message
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import BEAM, DecodingSettings
 from nmt.models.base import Translator
-
-log = logging.getLogger(__name__)
 
 
 class Model:
@@ -25,11 +22,6 @@ class Model:
     @property
     def device(self) -> torch.device:
         return next(self.translator.parameters()).device
-
-    def warn_of_unknown(self, lines: Sequence[str], what: str, *, is_target: bool = False) -> None:
-        """Count the lines with characters that the vocabulary does not know, in one line of the log."""
-        if found := self.tokenizer.unknown_characters(lines, is_target=is_target):
-            log.warning(unknown_message(len(found), len(lines), what, found))
 
     def pad(self, rows: Sequence[list[int]]) -> Tensor:
         """Rows of piece ids as a tensor [B, longest] on the model's device."""

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, islice, pairwise
 from typing import TypeVar
@@ -12,6 +13,7 @@ import torch
 from tqdm import tqdm
 
 from nmt import alignment
+from nmt.data.unknown import UnknownCharacters
 from nmt.decoding import DecodingSettings, Hypothesis, PrefixError, search
 from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length
@@ -44,6 +46,7 @@ class TranslatingModel(Model):
         first_line: int = 1,
         need_weights: bool = True,
         units: alignment.Units = "auto",
+        unknown: UnknownCharacters | None = None,
         show_progress: bool = False,
     ) -> list[Translation]:
         """Translate each line, in order: one Translation a line, an empty one for an empty line.
@@ -53,17 +56,18 @@ class TranslatingModel(Model):
         line of more than `MOST_PIECES` pieces is cut into its sentences, and these at words, into parts, which are
         translated by themselves and joined (of a document, which may be longer, sentences are left out); a warning
         counts lines from `first_line`. A line that is empty or was cut has no others. Without `need_weights`
-        translations have no attention, and come sooner. Their words are `units` (`alignment.choose_units`). Raises
-        UserError for settings that do not fit the model.
+        translations have no attention, and come sooner. Their words are `units` (`alignment.choose_units`). Unknown
+        characters are counted by `unknown`, else warned of. Raises UserError for settings that do not fit the model.
         """
         check_lines(lines=lines, prefixes=prefixes)
         lines = list(lines)
         numbers = range(first_line, first_line + len(lines))
         ids = self.tokenizer.encode_source(lines)
-        self.warn_of_unknown(lines, "lines")
+        with nullcontext(unknown) if unknown else UnknownCharacters(self.tokenizer) as counts:
+            counts.count(lines, "lines")
+            counts.count(prefixes or [], "prefixes", is_target=True)
         if prefixes is not None:
             _check_prefixes(prefixes, lines, ids, numbers)
-            self.warn_of_unknown(prefixes, "prefixes", is_target=True)
         most = self.most_pieces
         parts = [
             [line] if len(own) <= most or _is_empty(line, own) else self._cut(number, line)
