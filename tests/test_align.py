@@ -323,6 +323,8 @@ def test_settings_that_do_not_go_together_are_refused(settings, message):
         ({"flip_gold": "true"}, "flip_gold=true has no effect without gold=FILE"),
         ({"search": "true"}, "search=true needs gold=FILE"),
         ({"output": "nowhere/links"}, "output=nowhere/links: there is no folder nowhere"),
+        ({"output": "links.zst"}, r"output=links.zst: text is packed as .gz, .xz or .bz2"),
+        ({"output": "links.tar.gz"}, r"output=links.tar.gz: text is packed as"),
     ],
 )
 def test_settings_that_cannot_take_effect_are_refused_and_their_defaults_are_not(settings, message):
@@ -469,6 +471,11 @@ def test_lines_with_unknown_characters_are_counted(gru, caplog):
         f"2 of 6 lines {hold} (猫, は, 寝, て, い, る, 。)",
         f"1 of 6 prefixes {hold} (ж)",
     ]
+
+
+def test_unknown_characters_of_given_pairs_are_counted(gru, caplog):
+    Run.load(gru).align([*SOURCES, "the 猫"], [*TARGETS, "жuk ж"])
+    assert [each.partition(" hold")[0] for each in caplog.messages] == ["1 of 5 sources", "1 of 5 targets"]
 
 
 @pytest.mark.parametrize("max_tokens", [4096, 1])

@@ -1,5 +1,6 @@
 """The command that translates: files that grow, pipes that wait, weights as arrays, and what a notebook shows."""
 
+import bz2
 import gzip
 import lzma
 import os
@@ -104,7 +105,8 @@ def fake(monkeypatch):
 
     run = SimpleNamespace(
         translate=copied,
-        translator=SimpleNamespace(has_attention=True),
+        translator=SimpleNamespace(has_attention=True, reads_documents=False),
+        tokenizer=None,
         directory=Path("fake"),
         languages=None,
     )
@@ -310,3 +312,35 @@ def test_a_run_says_what_it_is(run_dir):
     assert repr(run).startswith(
         f"Run({str(run_dir)!r}: {run.translator.name}, {run.translator.num_parameters:,} parameters"
     )
+
+
+# ---------------------------------------------------------------------------------------------------- lines at the door
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"), [("x" * 2**15, "more than 32,768 bytes"), (b"\xe9", "not UTF-8"), ("a\0b", "NUL")]
+)
+def test_a_bad_line_is_named_before_the_first_is_translated(run_dir, tmp_path, monkeypatch, line, reason):
+    file = tmp_path / "in"
+    file.write_bytes(b"the cat\nb\n" + (line if isinstance(line, bytes) else line.encode()) + b"\n")
+    monkeypatch.setattr(Run, "translate", None)
+    with pytest.raises(UserError, match=rf"in, line 3: .*{reason}"):
+        translate(run=run_dir, input=file, output=tmp_path / "out", block_size=1)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_unknown_characters_are_counted_over_all_blocks(run_dir, tmp_path, caplog):
+    lines = written(tmp_path / "in", *SOURCES, "猫", *SOURCES, "は猫")
+    translate(run=run_dir, input=lines, output=tmp_path / "out", block_size=3)
+    [said] = caplog.messages
+    assert said.startswith("2 of 10 lines hold characters that the vocabulary does not know (猫, は): ")
+
+
+def test_links_of_given_pairs_are_packed_by_the_name(run_dir, tmp_path):
+    files = {key: written(tmp_path / key, *lines) for key, lines in (("src", SOURCES), ("tgt", TARGETS))}
+    for name in ("links", "links.GZ", "links.bz2"):
+        align(run=run_dir, **files, output=tmp_path / name)
+    plain = (tmp_path / "links").read_bytes()
+    assert len(plain.splitlines()) == len(SOURCES)
+    assert gzip.decompress((tmp_path / "links.GZ").read_bytes()) == plain
+    assert bz2.decompress((tmp_path / "links.bz2").read_bytes()) == plain

@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import chain, islice
@@ -19,7 +20,8 @@ from tqdm import tqdm
 
 from nmt import alignment, plotting
 from nmt.commands.entry import outlive_reader
-from nmt.data.lines import decoded, read_lines
+from nmt.data.lines import LONGEST_LINE, decoded, read_lines
+from nmt.data.unknown import UnknownCharacters
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.building import build
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 
 OF_ATTENTION = ("alignments", "weights", "heatmaps", "page")  # what only a model with attention gives
 NOTHING = np.zeros((0, 0))
+LONGEST = 2**15  # bytes of a line that is no document; a longer one takes minutes
 PATIENCE = 0.02  # seconds to wait for more lines before those that came are translated
 
 
@@ -155,7 +158,8 @@ def output_lines(number: int, translation: Translation, num_best: int) -> list[s
 
 def _translate_all(cfg: DictConfig, run: Run, decoding: DecodingSettings) -> Iterator[Translation]:
     """Translate in blocks, so that output starts before all input is read."""
-    blocks, prefixes = _blocks(cfg), None
+    longest = LONGEST_LINE if run.translator.reads_documents else LONGEST
+    blocks, prefixes = _blocks(cfg, longest), None
     if cfg.prefixes is not None:
         lines, prefixes = list(chain.from_iterable(blocks)), list(read_lines(Path(cfg.prefixes)))
         if len(prefixes) != len(lines):
@@ -163,34 +167,42 @@ def _translate_all(cfg: DictConfig, run: Run, decoding: DecodingSettings) -> Ite
             raise UserError(f"{name} has {len(lines)} lines but {cfg.prefixes} has {len(prefixes)}")
         blocks = batched(iter(lines), cfg.block_size)
     done = 0
-    for block in blocks:
-        yield from run.translate(
-            block,
-            decoding,
-            num_best=cfg.num_best,
-            prefixes=None if prefixes is None else prefixes[done : done + len(block)],
-            first_line=done + 1,
-            need_weights=any(cfg[key] is not None for key in OF_ATTENTION),
-            units=cfg.units,
-        )
-        done += len(block)
+    with UnknownCharacters(run.tokenizer) as unknown:
+        for block in blocks:
+            yield from run.translate(
+                block,
+                decoding,
+                num_best=cfg.num_best,
+                prefixes=None if prefixes is None else prefixes[done : done + len(block)],
+                first_line=done + 1,
+                need_weights=any(cfg[key] is not None for key in OF_ATTENTION),
+                units=cfg.units,
+                unknown=unknown,
+            )
+            done += len(block)
 
 
-def _blocks(cfg: DictConfig) -> Iterator[list[str]]:
-    """The input in blocks of `block_size` lines, or, of a pipe or a terminal, of those that have come."""
+def _blocks(cfg: DictConfig, longest: int) -> Iterator[list[str]]:
+    """The input in blocks of `block_size` lines, or, of a pipe or a terminal, of those that have come.
+
+    Raises UserError, before the first line of a file is translated, for a line that is too long or no text.
+    """
     if cfg.input is not None:
-        return batched(read_lines(Path(cfg.input)), cfg.block_size)
+        path = Path(cfg.input)
+        if path.is_file():
+            deque(read_lines(path, longest=longest), maxlen=0)
+        return batched(read_lines(path, longest=longest), cfg.block_size)
     stdin = sys.stdin.buffer
     with suppress(OSError):  # one without a descriptor is not a real one, as in a test
         if not stat.S_ISREG(os.fstat(stdin.fileno()).st_mode):
-            return arriving(_own_input(stdin.fileno()), cfg.block_size)
-    return batched(decoded(stdin, "standard input"), cfg.block_size)
+            return arriving(_own_input(stdin.fileno(), longest), cfg.block_size)
+    return batched(decoded(stdin, "standard input", longest=longest), cfg.block_size)
 
 
-def _own_input(descriptor: int) -> Iterator[str]:
+def _own_input(descriptor: int, longest: int) -> Iterator[str]:
     """The lines of standard input for a thread: Python forbids one to wait for sys.stdin while the program ends."""
     with os.fdopen(os.dup(descriptor), "rb") as handle:
-        yield from decoded(handle, "standard input")
+        yield from decoded(handle, "standard input", longest=longest)
 
 
 def batched(lines: Iterator[str], size: int) -> Iterator[list[str]]:

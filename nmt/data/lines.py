@@ -85,8 +85,13 @@ def digest(path: Path) -> str:
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked if its name ends in .gz, .xz or .bz2."""
-    with readable(path), OPENERS.get(path.suffix, open)(path, "rb") as handle:
+    with readable(path), opener(path)(path, "rb") as handle:
         yield handle
+
+
+def opener(path: Path) -> Any:
+    """What opens a file, plain or packed, by the end of its name."""
+    return OPENERS.get(path.suffix.lower(), open)
 
 
 @contextmanager

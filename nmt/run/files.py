@@ -12,13 +12,15 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.data.lines import OPENERS
+from nmt.data.lines import opener
 from nmt.errors import UserError, WriteError
-from nmt.files import replacing, write_together
+from nmt.files import replacing
 from nmt.run.checkpoints import kept_files
 from nmt.settings import flat, say
 
 log = logging.getLogger(__name__)
+
+_OTHER_PACKED = {".zst", ".zip", ".7z", ".lz4", ".br", ".Z", ".rar", ".tar", ".tgz"}
 
 
 def load_config(directory: Path) -> DictConfig:
@@ -151,6 +153,10 @@ def check_folders(
         if not _is_stream(path) and (other := taken.setdefault(path.resolve(), key)) != key:
             raise UserError(f"{key}={path} is that of {other} too: give each its own")
         above = path if key in folders else path.parent
+        if key in files and _OTHER_PACKED & {*path.suffixes[-2:]}:
+            raise UserError(
+                f"{key}={path}: text is packed as .gz, .xz or .bz2: give a name with one of these ends"
+            )
         if key in files and not above.is_dir():
             raise UserError(f"{key}={path}: there is no folder {above}")
         there = next(each for each in (above, *above.parents) if each.exists())
@@ -174,8 +180,8 @@ def growing(path: Path) -> Iterator[Callable[[str], None]]:
                 handle: Any = stack.enter_context(path.open("a", encoding="utf-8"))
             else:
                 new = stack.enter_context(replacing(place))
-                opener = OPENERS.get(path.suffix, open)
-                handle = stack.enter_context(opener(new, "wt", encoding="utf-8", newline="\n"))
+                place.parent.mkdir(parents=True, exist_ok=True)
+                handle = stack.enter_context(opener(path)(new, "wt", encoding="utf-8", newline="\n"))
 
         def write(text: str) -> None:
             nonlocal count
@@ -209,14 +215,8 @@ def write_atomically(path: Path, text: str) -> None:
 
     What is there and no plain file, as /dev/stdout, is written to and stays what it is; so does a link to a file.
     """
-    if _is_stream(path):
-        try:
-            with path.open("a", encoding="utf-8") as stream:
-                stream.write(text)
-        except OSError as error:
-            raise WriteError(path, error) from error
-        return
-    write_together({path.resolve() if path.is_symlink() else path: text})
+    with growing(path) as write:
+        write(text)
 
 
 def _is_stream(path: Path) -> bool:
