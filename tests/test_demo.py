@@ -358,9 +358,10 @@ def rewritten(file: Path, **changes: np.ndarray) -> None:
         (lambda file: rewritten(file, source=np.array([None, "a"])), "pickle"),
         (lambda file: rewritten(file, steps=np.array(["a", "b"])), "steps is <U1 [2]"),
         (lambda file: rewritten(file, weights_1=np.zeros((1, 2, 2))), "weights is float64 [1, 2, 2]"),
+        (lambda file: rewritten(file, source=np.array(["a b", "c d"])), "weights for the text 'a b'"),
         (lambda file: rewritten(file, more=np.zeros(2000)), "bytes unpacked, more than 10,000"),
     ],
-    ids=["cut", "empty", "missing", "objects", "type", "shape", "size"],
+    ids=["cut", "empty", "missing", "objects", "type", "shape", "words", "size"],
 )
 def test_a_damaged_history_is_refused_in_one_line(tmp_path, monkeypatch, damage, named):
     monkeypatch.setattr(histories, "MOST_BYTES", 10_000)

@@ -81,6 +81,10 @@ class History:
                 if kind == "U":
                     letters = array.astype(array.dtype.newbyteorder("<")).tobytes()
                     letters.decode("utf-32-le")  # numpy takes numbers that are no letters
+        for texts, axis in ((self.target, 1), (self.source, 2)):
+            for text, weights in zip(texts, self.weights, strict=True):
+                if len(_labels(text, weights.shape[axis])) != weights.shape[axis]:
+                    raise ValueError(f"{weights.shape[axis]} weights for the text {str(text)!r:.40}")
 
     def after(self, earlier: "History") -> "History":
         """`earlier` followed by this one. Overlapping steps of `earlier` are dropped: a resumed run validates again."""
