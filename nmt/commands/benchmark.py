@@ -49,7 +49,10 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     origin = provenance(typed("benchmark", overrides), device)  # with the load before this adds to it
     variants = compose_variants(cfg, overrides)
     bar: Any = tqdm(total=3 + len(variants) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
-    with bar, tempfile.TemporaryDirectory() as directory:
+    with (
+        bar,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
+    ):  # Windows keeps mapped files
         data, facts = prepare(cfg, Path(directory) / "cache", bar)
         num_turns = cfg.repeats + 1
         batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)

@@ -83,7 +83,7 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
 def corpus_cost(cfg: DictConfig, settings: Sequence[str], num_pairs: int) -> dict[str, Any]:
     """Training on `num_pairs` lines of two of the grammar's sentences: three starts, and an epoch's batches."""
     datasets.disable_progress_bars()
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         text_bytes = measure.write_corpus(Path(directory) / "text", num_pairs)
         data = [
             *("data=files", f"data.path={directory}/text", "data.src_lang=en", "data.tgt_lang=vi"),

@@ -62,7 +62,10 @@ class Translator:
 
 if __name__ == "__main__":
     translator = Translator()
-    with open(0, encoding="utf-8", newline="\n") as stdin, open(1, "w", encoding="utf-8") as stdout:
+    with (
+        open(0, encoding="utf-8", newline="\n") as stdin,
+        open(1, "w", encoding="utf-8", newline="\n") as stdout,
+    ):
         lines = (line.removesuffix("\n").removesuffix("\r") for line in stdin)
         while batch := list(islice(lines, BATCH)):
             print("\n".join(translator.translate(batch)), file=stdout, flush=True)

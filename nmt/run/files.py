@@ -223,7 +223,7 @@ def _is_stream(path: Path) -> bool:
     """Whether it is no plain file, or names what a process has open, as /dev/stdout does where it goes to a file."""
     while True:
         path = path.parent.resolve() / path.name
-        if path.is_relative_to("/proc"):
+        if path.is_relative_to("/proc") or path.is_relative_to("/dev/fd"):  # on Linux, on macOS
             return True
         if not path.is_symlink():
             return path.exists() and not path.is_file() and not path.is_dir()
