@@ -39,3 +39,13 @@ class WriteError(UserError):
     def __init__(self, path: str | Path, error: OSError) -> None:
         advice = _ADVICE.get(error.errno or 0)
         super().__init__(f"{path}: cannot write ({error.strerror or error}){f': {advice}' if advice else ''}")
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra of this package: in a checkout, or for an installed wheel."""
+    checkout = Path(__file__).resolve().parents[1]
+    return (
+        f"pip install -e '.[{extra}]'"
+        if (checkout / "pyproject.toml").is_file()
+        else f"pip install 'nmt[{extra}]'"
+    )

@@ -17,7 +17,7 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Score, Signature
 
-from nmt.errors import UserError, check_lines
+from nmt.errors import UserError, check_lines, install
 from nmt.settings import Count, NonNegative, Whole
 
 References = Sequence[str] | Sequence[Sequence[str]]  # one for each hypothesis, or several sets of them
@@ -272,9 +272,7 @@ class Rouge(_SentenceMean):
         try:  # here and not above: only who scores summaries needs the package
             from rouge_score.rouge_scorer import RougeScorer
         except ImportError as error:
-            raise UserError(
-                "ROUGE needs the package rouge-score: pip install -e '.[summarization]'"
-            ) from error
+            raise UserError(f"ROUGE needs the package rouge-score: {install('summarization')}") from error
         super().__init__(
             kind, {"case": "lc", "tok": "unicode", "stem": "no", "rouge-score": version("rouge-score")}
         )

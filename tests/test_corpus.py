@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import datasets
+import huggingface_hub
 import numpy as np
 import pandas
 import pyarrow as pa
@@ -557,7 +558,20 @@ def hub(monkeypatch, splits):
         return DatasetDict(splits)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(corpus, "_reaches_hub", lambda: True)
     return calls
+
+
+def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch, tmp_path):
+    calls = hub(monkeypatch, ConnectionError("offline"))
+    for module in (datasets.config, huggingface_hub.constants):
+        monkeypatch.setattr(module, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(corpus, "_reaches_hub", lambda: False)
+    with pytest.raises(UserError, match=r"set data\.path=DIR"):
+        read_from_hub(tmp_path)
+    assert len(calls) == 1
+    assert huggingface_hub.constants.HF_HUB_OFFLINE
+    assert datasets.config.HF_HUB_OFFLINE
 
 
 def read_from_hub(tmp_path, **changes):

@@ -10,10 +10,12 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import datasets
+import huggingface_hub
 from datasets import Dataset
+from pydantic import Field
 
 from nmt.alignment import SEPARATOR, format_pharaoh
 from nmt.data import grammar, rows
@@ -26,6 +28,7 @@ from nmt.errors import UserError
 from nmt.settings import SPLITS, Count, Whole
 
 _READER_VERSION = 4  # raise it when the same files give other rows
+Size = Annotated[int, Field(ge=1, le=10_000_000)]  # of a built-in corpus
 _ROWS_OF_A_TABLE = 1_000  # of the Hub's
 
 BadRows = Literal["stop", "skip"]
@@ -151,9 +154,9 @@ def read_grammar(
     src_lang: str,
     tgt_lang: str,
     cache_dir: str | Path,
-    num_train: Count,
-    num_val: Count,
-    num_test: Count,
+    num_train: Size,
+    num_val: Size,
+    num_test: Size,
     min_words: Count = grammar.MIN_WORDS,
     max_words: Count,
     seed: Whole,
@@ -186,9 +189,9 @@ def read_documents(
     src_lang: str,
     tgt_lang: str,
     cache_dir: str | Path,
-    num_train: Count,
-    num_val: Count,
-    num_test: Count,
+    num_train: Size,
+    num_val: Size,
+    num_test: Size,
     min_sentences: Count,
     max_sentences: Count,
     seed: Whole,
@@ -283,6 +286,8 @@ def read_hub(
         )
     languages = Languages(str(src_lang), str(tgt_lang))
     try:
+        if not _reaches_hub():  # what is cached is read; for the rest its client would try again for 25 s
+            huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
         loaded = datasets.load_dataset(name, config, cache_dir=str(cache_dir))
     except Exception as error:  # its network stack raises many unrelated types
         reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -301,6 +306,14 @@ def read_hub(
     if not result or ("train" in splits and "train" not in result):
         raise UserError(f"{name} has no {splits[0]} split; its splits are {', '.join(map(str, loaded))}")
     return result
+
+
+def _reaches_hub() -> bool:
+    try:
+        huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=10)
+    except Exception:  # as above
+        return False
+    return True
 
 
 def _read_hub_split(

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
@@ -94,6 +95,7 @@ class TranslationDataModule(L.LightningDataModule):
             encoded, max_length=self.max_length, max_ratio=self.max_ratio
         )
         self.train = self._rows["train"].dataset
+        self._check_budget(splits["train"])
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
@@ -105,6 +107,18 @@ class TranslationDataModule(L.LightningDataModule):
                 found = self.tokenizer.unknown_characters(some, is_target=side == "tgt")
                 what = f"{split} {'sources' if side == 'src' else 'targets'}"
                 log.warning(unknown_message(len(places), len(text), what, "".join(found)))
+
+    def _check_budget(self, text: Dataset) -> None:
+        """Raise UserError for a training pair that is more than a batch may hold, by its place in the text."""
+        _, src, tgt = self._rows["train"]
+        longest = int(np.maximum(src, tgt).argmax())
+        if max(src[longest], tgt[longest]) > self.max_tokens:
+            row = self.train[longest]["index"]
+            raise UserError(
+                f"pair {row + 1} of the training text ({text[row]['src'][:60]} …) has {src[longest]} source and "
+                f"{tgt[longest]} target pieces, more than data.max_tokens={self.max_tokens}: raise it, or lower "
+                f"data.max_length={self.max_length}, which leaves out longer pairs"
+            )
 
     def rows(self, split: str, *, epoch: int = 0) -> Rows:
         """The encoded pairs of a split in this epoch."""

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from nmt.settings import Count, NonNegative, Whole
+from nmt.settings import NonNegative, Whole
 
 LEAST_RATIO = 2.0  # of the limit of a translation's pieces to its source's, if none is given or measured
 Ratio = Annotated[
@@ -14,7 +14,7 @@ Ratio = Annotated[
     BeforeValidator(
         lambda value: LEAST_RATIO if value is None else value, json_schema_input_type=NonNegative | None
     ),
-    Field(ge=0, allow_inf_nan=False),
+    Field(ge=0, le=1_000, allow_inf_nan=False),
 ]
 
 
@@ -28,19 +28,19 @@ class DecodingSettings:
     Raises ValueError for a setting that is out of range or could not take effect.
     """
 
-    beam_size: Count = 5
+    beam_size: Annotated[int, Field(ge=1, le=1_000)] = 5
     length_alpha: Annotated[NonNegative, Field(le=10)] = 1.0  # the penalty of a long text stays finite
-    coverage_beta: NonNegative = 0.0
+    coverage_beta: Annotated[NonNegative, Field(le=100)] = 0.0
     sample: bool = False
-    temperature: Annotated[float, Field(ge=1e-6, allow_inf_nan=False)] = 1.0  # quotients stay finite
+    temperature: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 1.0  # quotients stay finite
     top_k: Whole = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     seed: Whole = 0
-    min_length: Whole = 0
-    min_length_ratio: NonNegative = 0.0
-    max_length: Whole | None = None
+    min_length: Annotated[int, Field(ge=0, le=10_000)] = 0
+    min_length_ratio: Annotated[NonNegative, Field(le=100)] = 0.0
+    max_length: Annotated[int, Field(ge=1, le=10_000)] | None = None
     max_length_ratio: Ratio = LEAST_RATIO
-    max_length_extra: NonNegative = 10
+    max_length_extra: Annotated[NonNegative, Field(le=10_000)] = 10
     no_repeat_ngram_size: Whole = 0
 
     def __post_init__(self) -> None:
@@ -51,6 +51,8 @@ class DecodingSettings:
                 f"min_length_ratio={self.min_length_ratio} is above max_length_ratio={self.max_length_ratio}"
             )
             raise ValueError(ratios)
+        if self.max_length_ratio == self.max_length_extra == 0:
+            raise ValueError("max_length_ratio=0 and max_length_extra=0 leave no piece: raise one of them")
         idle = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
         if self.sample:
             idle = {"beam_size": 1, "length_alpha": 0.0, "coverage_beta": 0.0}

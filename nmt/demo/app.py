@@ -53,13 +53,15 @@ def launch(app: gr.Blocks, *, host: str, port: int, share: bool, wait: bool = Tr
     # gradio asks its own server whether it is up, through a proxy where one is set, and gives up on a slow machine.
     direct = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1", "localhost", host)
     os.environ["no_proxy"] = ",".join(filter(None, direct))
+    if wait and not share:  # gradio would say beside it how its own function gives a public address
+        print(f"the playground is at http://{host}:{port} (share=true: also at a public address)", flush=True)
     app.launch(
         _frontend=False,  # do not ask
         server_name=host,
         server_port=port,
         share=share,
         prevent_thread_lock=not wait,
-        quiet=not wait,
+        quiet=not (wait and share),
         theme=gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"]),
         css=CSS,
         footer_links=[],

@@ -6,12 +6,14 @@ from nmt.errors import UserError
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of this name; `auto` is the GPU where there is one. Raises UserError where it cannot be used."""
+    """The device of this name; `auto` is the GPU if there is one. Raises UserError if it cannot be used."""
+    here = [each for each in ("cuda", "mps") if getattr(torch, each).is_available()] + ["cpu"]
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "meta":
-        raise UserError("device=meta has no numbers: give cpu or cuda")
+        name = "cuda" if "cuda" in here else "cpu"
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise UserError(f"device={name} cannot be used here: {str(error).splitlines()[0]}") from error
+        device = torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
+        raise UserError(f"device={name} cannot be used here: give {' or '.join(here)}") from error
+    if device.type == "meta":
+        raise UserError(f"device=meta has no numbers: give {' or '.join(here)}")
+    return device

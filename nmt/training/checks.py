@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from lightning.pytorch.accelerators import AcceleratorRegistry
 from omegaconf import DictConfig, OmegaConf
 from sacrebleu.metrics.base import Metric
 from torch import nn
@@ -23,6 +24,16 @@ from nmt.training.schedules import schedule
 log = logging.getLogger(__name__)
 
 WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
+
+
+def check_accelerator(name: Any) -> None:
+    """Raise UserError for an accelerator that this machine has not got."""
+    kinds = ("cuda", "mps") if name == "gpu" else (name,)
+    found = [AcceleratorRegistry[kind]["accelerator"] for kind in kinds if kind in AcceleratorRegistry]
+    if isinstance(name, str) and name != "auto" and not any(each.is_available() for each in found):
+        raise UserError(
+            f"trainer.accelerator={name} cannot be used here: give trainer=cpu, or trainer.accelerator=auto"
+        )
 
 
 def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, has_gold: bool) -> None:

@@ -14,7 +14,7 @@ from lightning.pytorch.loggers import MLFlowLogger, WandbLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from nmt.environment import rank
-from nmt.errors import UserError
+from nmt.errors import UserError, install
 from nmt.run.files import write_atomically
 from nmt.training.callbacks.writers import tensorboard_writers
 
@@ -148,7 +148,7 @@ def _trackers(trainer: L.Trainer) -> list[Any]:
 
 def _check_installed(package: str) -> None:
     if find_spec(package) is None:
-        raise UserError(f"logger={package} needs the package {package}: pip install -e '.[{package}]'")
+        raise UserError(f"logger={package} needs the package {package}: {install(package)}")
 
 
 def _read_id(file: Path) -> str | None:
