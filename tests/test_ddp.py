@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from nmt import ranks
-from nmt.commands.starting import started
+from nmt.commands.starting import agree_on, started
 from nmt.data import grammar
 from nmt.data.batching import TokenBatchSampler
 from nmt.errors import UserError
@@ -338,7 +338,7 @@ def test_lightning_starts_its_processes(workspace, alone):
     assert "Warning" not in log.read_text()
     names = {path.name for path in directory.iterdir() if "tfevents" not in path.name}
     assert names == {path.name for path in alone.iterdir() if "tfevents" not in path.name} | {
-        ".hydra",
+        "commands.json",
         "train.log",
     }
 
@@ -395,7 +395,7 @@ def test_one_that_fails_ends_the_run_with_its_error(rank, workspace):
     driver, log = workspace / f"fault_{rank}.py", workspace / f"fault_{rank}.log"
     driver.write_text(FAULT.format(rank=rank))
     directory = workspace / f"fault_{rank}"
-    arguments = [f"hydra.run.dir={directory}", f"data.cache_dir={workspace / 'cache'}"]
+    arguments = [f"run_dir={directory}", f"data.cache_dir={workspace / 'cache'}"]
     process = start(command(*arguments, script=driver), log)
     assert ended([process], directory)[0] > 0, log.read_text()
     time.sleep(0.5)
@@ -453,7 +453,7 @@ def test_a_loss_that_is_no_number_on_one_ends_both_and_names_the_rows_of_both(wo
     assert json.loads((directory / "nonfinite_batch.json").read_text())["rows"] == rows[0] + rows[1]
 
 
-def test_all_processes_agree_when_the_run_started(tmp_path):
+def test_all_processes_agree_on_the_directory_of_the_run(tmp_path):
     rendezvous = torch.distributed.rendezvous
 
     def late(url: str) -> Any:
@@ -462,21 +462,28 @@ def test_all_processes_agree_when_the_run_started(tmp_path):
         yield found
 
     def function() -> None:
-        if os.environ["RANK"] == "1":
+        number = os.environ["RANK"]
+        if number == "1":
             torch.distributed.rendezvous = late
-            time.sleep(1.1)
-        (tmp_path / os.environ["RANK"]).write_text(started("%Y-%m-%d_%H-%M-%S.%f"))
+        (tmp_path / number).write_text(agree_on(f"directory of {number}"))
         while len(list(tmp_path.glob("[0-9]"))) < 2:  # rank 0 has the store
             time.sleep(0.05)
 
     assert in_processes(function, tmp_path / "log") == [0, 0], (tmp_path / "log").read_text()
-    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()
+    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text() == "directory of 0"
+
+
+def test_processes_that_lightning_starts_take_the_directory_of_the_first(monkeypatch):
+    monkeypatch.setenv("NMT_RUN_DIR", "one of an earlier run")
+    assert agree_on("here_2") == "here_2"
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert agree_on("a second later") == "here_2"
 
 
 def test_tasks_of_a_slurm_job_step_agree_too(monkeypatch):
     for key, value in {"SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_ID": "71", "SLURM_STEP_ID": "0"}.items():
         monkeypatch.setenv(key, value)
-    assert started("%Y") == "job_71_0"
+    assert agree_on(started()) == "job_71_0"
 
 
 def test_processes_that_do_not_fit_are_refused(monkeypatch):

@@ -36,7 +36,7 @@ from nmt.files import write_together
 from nmt.run.building import build, build_translator
 from nmt.run.data import read_splits
 from nmt.run.directory import Run
-from nmt.run.files import write_atomically
+from nmt.run.files import claimed, write_atomically
 from nmt.run.scores import write_scores
 from nmt.training import resume, scoring
 from nmt.training.callbacks import AtomicCheckpointIO, TensorBoard
@@ -295,13 +295,13 @@ def test_train_refuses_settings_that_cannot_be(case, tmp_path, cache):
 
 
 def test_checkpoints_that_would_be_elsewhere_are_refused(tmp_path, cache):
-    usual = [*SMALL, *SMALL_CORPUS, f"data.cache_dir={cache}", f"hydra.run.dir={tmp_path / 'run'}"]
+    usual = [*SMALL, *SMALL_CORPUS, f"data.cache_dir={cache}", f"run_dir={tmp_path / 'run'}"]
     elsewhere = "callbacks.checkpoint.directory=elsewhere"
     refused(command("train", *usual, elsewhere), elsewhere, "leave it out")
 
 
 def test_an_attention_for_a_transformer_is_refused(tmp_path, cache):
-    usual = [*SMALL_CORPUS, f"data.cache_dir={cache}", f"hydra.run.dir={tmp_path / 'run'}"]
+    usual = [*SMALL_CORPUS, f"data.cache_dir={cache}", f"run_dir={tmp_path / 'run'}"]
     refused(
         command("train", *usual, "model=transformer", "attention=bahdanau"),
         "attention= has no effect with what else is chosen",
@@ -562,7 +562,7 @@ def test_memory_that_runs_out_in_training_is_told_from_a_batch_that_cannot_fit(t
 
     monkeypatch.setattr(TranslationModule, "training_step", starved)
     run = tmp_path / "run"
-    ended = command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={run}")
+    ended = command("train", *TINY, f"data.cache_dir={cache}", f"run_dir={run}")
     refused(
         ended,
         "memory ran out at step 3, though the largest batch had fitted",
@@ -578,7 +578,7 @@ def test_an_interrupt_that_lightning_takes_for_its_own_is_an_interrupt_still(tmp
         sys.exit(1)  # its answer to KeyboardInterrupt
 
     monkeypatch.setattr(L.Trainer, "fit", fit)
-    ended = command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={tmp_path / 'run'}")
+    ended = command("train", *TINY, f"data.cache_dir={cache}", f"run_dir={tmp_path / 'run'}")
     assert ended.status == 130
     assert ended.err.endswith(f"train.py: interrupted: go on with resume={tmp_path / 'run'}\n")
 
@@ -745,7 +745,7 @@ def test_a_disk_that_fills_during_training_ends_it_in_one_line(moment, tmp_path,
 
     monkeypatch.setattr(owner, name, filled)
     try:
-        ended = command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={run}")
+        ended = command("train", *TINY, f"data.cache_dir={cache}", f"run_dir={run}")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     refused(ended, fragment)
@@ -784,7 +784,8 @@ def test_an_event_is_in_the_file_as_a_whole_or_not_at_all(tmp_path):
 
 
 def test_a_log_file_on_a_full_disk_is_said_once(tmp_path, capsys):
-    file = LogFile(tmp_path / "train.log", delay=True)
+    file = LogFile(tmp_path / "train.log")
+    (tmp_path / "config.yaml").touch()
     record = logging.LogRecord("name", logging.INFO, "path", 1, "message", None, None)
     with full_disk(10):
         for _ in range(3):
@@ -850,9 +851,7 @@ def test_a_run_that_is_read_only_is_read_and_named_where_it_is_to_be_written_to(
 
 @NOT_ROOT
 def test_training_names_a_run_directory_that_is_read_only(locked, cache):
-    refused(
-        command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={locked}"), str(locked), "denied"
-    )
+    refused(command("train", *TINY, f"data.cache_dir={cache}", f"run_dir={locked}"), str(locked), "denied")
     refused(command("train", f"resume={locked}"), str(locked), "denied")
 
 
@@ -972,11 +971,39 @@ def test_text_in_another_script_than_the_vocabulary_is_warned_of(trained, caplog
 def test_a_new_run_is_not_written_over_an_old_one(trained, tmp_path, cache):
     run = copied(trained, tmp_path)
     before = digests(run)
-    ended = command(
-        "train", *TINY, f"data.cache_dir={cache}", f"run_dir={run}", f"hydra.run.dir={tmp_path / 'log'}"
-    )
+    ended = command("train", *TINY, f"data.cache_dir={cache}", f"run_dir={run}")
     refused(ended, f"{run} has a run already: go on with resume={run}, or give another run_dir=")
     assert digests(run) == before
+
+
+def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
+    place = tmp_path / "logs" / "name" / "second"
+    with claimed(place, may_rename=True) as first, claimed(place, may_rename=True) as second:
+        (first / "config.yaml").touch()
+        assert (first, second) == (place, place.with_name("second_2"))
+        assert second.is_dir()
+    assert [each.name for each in place.parent.iterdir()] == ["second"]  # nothing was written in the other
+
+
+def test_a_run_that_leaves_nothing_leaves_no_folder_but_one_that_was_there(tmp_path):
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UserError), claimed(tmp_path / "mine" / "a" / "b", may_rename=False):
+        raise UserError("refused")
+    assert [each.name for each in tmp_path.rglob("*")] == ["mine"]
+    with claimed(tmp_path / "mine", may_rename=False):
+        pass
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_the_log_of_a_run_waits_for_its_configuration(tmp_path):
+    file = LogFile(tmp_path / "train.log")
+    for number in range(3):
+        file.emit(logging.LogRecord("name", logging.INFO, "path", 1, f"message {number}", None, None))
+        if number == 1:
+            assert not list(tmp_path.iterdir())
+            (tmp_path / "config.yaml").touch()
+    file.close()
+    assert (tmp_path / "train.log").read_text() == "message 0\nmessage 1\nmessage 2\n"
 
 
 def test_a_directory_that_another_process_trains_in_is_left_to_it(tmp_path, cache):
@@ -986,7 +1013,7 @@ def test_a_directory_that_another_process_trains_in_is_left_to_it(tmp_path, cach
     other = os.open(run, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     try:
-        ended = command("train", *TINY, f"data.cache_dir={cache}", f"hydra.run.dir={run}")
+        ended = command("train", *TINY, f"data.cache_dir={cache}", f"run_dir={run}")
     finally:
         os.close(other)
     refused(ended, f"{run} is where another process trains now")

@@ -53,7 +53,7 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     directory = tmp_path / "run"
     command = [sys.executable, str(ROOT / "scripts" / "train.py"), *SMALL, "trainer.max_epochs=1000"]
     command += ["callbacks.early_stopping.patience=1000"]
-    command += [f"hydra.run.dir={directory}", f"data.cache_dir={tmp_path / 'cache'}"]
+    command += [f"run_dir={directory}", f"data.cache_dir={tmp_path / 'cache'}"]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}

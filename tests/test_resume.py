@@ -23,11 +23,12 @@ from nmt.commands.starting import arguments_for_training
 from nmt.data import grammar
 from nmt.errors import UserError
 from nmt.run.files import load_config
-from nmt.run.provenance import commands_of, note_resumption
+from nmt.run.provenance import commands_of, note_command
 from nmt.training import resume
 from nmt.training import train as train_module
 from nmt.training.callbacks import Interrupted, ScoreValidation
 from nmt.training.module import TranslationModule
+from tests.commands import refused, run_composed
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
@@ -482,7 +483,7 @@ def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):
     assert "decoding.beam_size: 5 -> 2 would change nothing" in log_of(moved_to)
     assert go_on(moved_to, "trainer.max_epochs=2") == 0, log_of(moved_to)
     assert "trainer.max_epochs: 1 -> 2" in log_of(moved_to)
-    assert "trainer.max_epochs=2" in (moved_to / ".hydra" / "resumed.yaml").read_text()
+    assert "trainer.max_epochs=2" in (moved_to / "commands.json").read_text()
     assert train(long, [*constant, "trainer.max_epochs=2"]) == 0, log_of(long)
     assert_same_run(moved_to, long)
     assert not short.exists()
@@ -576,10 +577,10 @@ def test_what_may_change_is_said_and_a_reader_follows_its_data():
 
 
 def test_the_command_of_a_run_says_how_it_was_resumed(tmp_path):
-    (tmp_path / ".hydra").mkdir()
-    (tmp_path / ".hydra" / "overrides.yaml").write_text("- trainer.max_epochs=2\n- data.columns=[a,b]\n")
+    assert commands_of(tmp_path) is None
+    note_command(tmp_path, ["trainer.max_epochs=2", "data.columns=[a,b]"], resumes=False)
     for epochs in (3, 4):
-        note_resumption(tmp_path, ["resume=RUN_DIR", f"++trainer.max_epochs={epochs}"])
+        note_command(tmp_path, ["resume=RUN_DIR", f"++trainer.max_epochs={epochs}"], resumes=True)
     assert commands_of(tmp_path) == (
         "python scripts/train.py trainer.max_epochs=2 'data.columns=[a,b]'; "
         "python scripts/train.py resume=RUN_DIR trainer.max_epochs=3; "
@@ -714,28 +715,16 @@ def test_a_stored_configuration_writes_nowhere_but_in_its_run_directory(name, va
 
 
 def test_what_is_no_run_to_go_on_with_is_said(tmp_path):
-    (tmp_path / ".hydra").mkdir()
-    with pytest.raises(UserError, match=r"no config.yaml; it ended before it was trained: start it anew"):
-        arguments_for_training([f"resume={tmp_path}"])
-    (tmp_path / "config.yaml").touch()
+    refused(
+        run_composed("train", f"resume={tmp_path}"), f"{tmp_path} is no run to resume: it has no config.yaml"
+    )
+    assert not list(tmp_path.iterdir())
     with pytest.raises(UserError, match=r"one run is resumed at a time, without -m"):
         arguments_for_training(["-m", f"resume={tmp_path},b"])
 
 
-def test_hydra_is_told_of_the_runs_own_directory_and_keys(tmp_path):
-    (tmp_path / "config.yaml").write_text("")
-    given = [f"resume={tmp_path}", "data.path=x", "decoding=greedy", "~callbacks.early_stopping"]
-    assert arguments_for_training(given) == [
-        f"resume={tmp_path}",
-        "++data.path=x",
-        "decoding=greedy",
-        "~callbacks.early_stopping",
-        f"hydra.run.dir={tmp_path}",
-        "hydra.output_subdir=null",
-    ]
-    assert arguments_for_training(["data.path=x"]) == ["data.path=x"]
-    assert arguments_for_training(["run_dir='a b'"]) == ["run_dir='a b'", "hydra.run.dir='a b'"]
-    for left in (["-m", "run_dir=x"], [f"run_dir={tmp_path}"]):  # a sweep; a run that is there already
-        assert arguments_for_training(left) == left
-    with pytest.raises(UserError, match=r"nowhere is no run to resume"):
-        arguments_for_training(["resume=nowhere"])
+def test_hydra_is_told_of_keys_that_the_default_choices_lack():
+    given = ["resume=here", "data.path=x", "decoding=greedy", "~callbacks.early_stopping"]
+    assert arguments_for_training(given) == ["resume=here", "++data.path=x", *given[2:]]
+    for unchanged in (["data.path=x"], ["resume=null", "data.path=x"]):
+        assert arguments_for_training(unchanged) == unchanged

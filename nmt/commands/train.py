@@ -1,14 +1,18 @@
 """Train a translator or resume a run, keep its best checkpoint, and score its test set."""
 
 import contextlib
+import logging
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import to_absolute_path
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from nmt.commands.entry import LogFile, program
+from nmt.commands.starting import agree_on
 from nmt.environment import rank
 from nmt.errors import UserError, WriteError
 from nmt.run.files import claimed
@@ -19,21 +23,41 @@ from nmt.training.train import quieten, resume_run, train
 def main(cfg: DictConfig) -> float | None:
     """Train, or resume, and return the best validation score of a new run, by which a search goes on."""
     quieten()
-    if cfg.resume is None:
-        cfg.run_dir = to_absolute_path(cfg.run_dir)  # a relative one could be mistaken for a setting's value
-    run_dir = Path(cfg.run_dir if cfg.resume is None else cfg.resume)
-    try:
-        with claimed(run_dir) if rank() == 0 else contextlib.nullcontext():
+    with _run_directory(cfg) as run_dir:
+        try:
             if cfg.resume is None:
                 return train(cfg).get("best")
             resume_run(cfg, list(HydraConfig.get().overrides.task))
             return None
-    except (Interrupted, KeyboardInterrupt) as ended:
-        if rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
-            with contextlib.suppress(OSError):  # the terminal may be closed
-                print(f"train.py: interrupted: go on with resume={run_dir}", file=sys.stderr)
-        sys.exit(128 + (ended.number if isinstance(ended, Interrupted) else signal.SIGINT))
-    except WriteError as error:
-        if any(Path(cfg.run_dir).glob("checkpoints/*.ckpt")):
-            raise UserError(f"{error}, then go on with resume={cfg.run_dir}") from error
-        raise
+        except (Interrupted, KeyboardInterrupt) as ended:
+            if rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
+                with contextlib.suppress(OSError):  # the terminal may be closed
+                    print(f"{program()}: interrupted: go on with resume={run_dir}", file=sys.stderr)
+            sys.exit(128 + (ended.number if isinstance(ended, Interrupted) else signal.SIGINT))
+        except WriteError as error:
+            if any(run_dir.glob("checkpoints/*.ckpt")):
+                raise UserError(f"{error}, then go on with resume={run_dir}") from error
+            raise
+
+
+@contextlib.contextmanager
+def _run_directory(cfg: DictConfig) -> Iterator[Path]:
+    """Hold the directory of the run, put it into `cfg`, and write its train.log."""
+    if cfg.resume is not None:
+        place, is_named = Path(cfg.resume), True
+    else:
+        # A relative one could be mistaken for a setting's value
+        place, is_named = Path(to_absolute_path(cfg.run_dir)), not OmegaConf.is_interpolation(cfg, "run_dir")
+    with contextlib.ExitStack() as stack:
+        if rank() == 0:
+            place = stack.enter_context(claimed(place, may_rename=not is_named))
+            handler = LogFile(place / "train.log")
+            handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
+            logging.getLogger().addHandler(handler)
+            stack.callback(handler.close)
+            stack.callback(logging.getLogger().removeHandler, handler)
+        if not is_named:
+            place = Path(agree_on(str(place)))
+        if cfg.resume is None:
+            cfg.run_dir = str(place)
+        yield place

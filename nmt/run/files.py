@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import itertools
 import logging
 import os
 import re
@@ -70,23 +71,41 @@ def stored_settings(runs: Mapping[str | Path, DictConfig], group: str) -> DictCo
 
 
 @contextlib.contextmanager
-def claimed(run_dir: Path) -> Iterator[None]:
-    """Hold a run directory while the block runs. Raises UserError where another process holds it: runs that start in
-    one second have one name."""
+def claimed(run_dir: Path, *, may_rename: bool) -> Iterator[Path]:
+    """Make a run directory and hold it while the block runs; remove what was made of it if nothing was written there.
+
+    A name that is taken gets a number if it may: NAME_2, NAME_3, … Raises UserError if another process holds it.
+    """
+    for number in itertools.count(1):
+        place = run_dir if number == 1 else run_dir.with_name(f"{run_dir.name}_{number}")
+        made = [each for each in (place, *place.parents) if not each.exists()]
+        with contextlib.suppress(*[FileExistsError] if may_rename else []):
+            place.mkdir(parents=True, exist_ok=not may_rename)
+            break
+    try:
+        with _locked(place):
+            yield place
+    finally:
+        with contextlib.suppress(OSError):  # of one that is not empty, or has gone
+            for each in made:
+                each.rmdir()
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
     try:
         import fcntl
     except ImportError:  # on Windows, whose folders take no lock
         yield
         return
-    run_dir.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(run_dir, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system that locks nothing
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise UserError(
-                    f"{run_dir} is where another process trains now: wait for it, or give another run_dir="
+                    f"{folder} is where another process trains now: wait for it, or give another run_dir="
                 ) from error
         yield
     finally:
@@ -272,5 +291,4 @@ def runs_under(directory: Path) -> list[Path]:
     """The directory if it is one of a run or of scores, else the run directories in it."""
     if (directory / "config.yaml").is_file() or any(directory.glob("metrics*.json")):
         return [directory]
-    folders = sorted((file.parent for file in directory.rglob("config.yaml")), key=_by_number)
-    return [each for each in folders if each.name != ".hydra"]  # Hydra keeps a config.yaml too
+    return sorted((file.parent for file in directory.rglob("config.yaml")), key=_by_number)

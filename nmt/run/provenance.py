@@ -1,5 +1,6 @@
 """Where a training or a benchmark comes from: its command, commit and machine."""
 
+import json
 import os
 import platform
 import shlex
@@ -9,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 
 from nmt.run.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
-RESUMED = "resumed.yaml"
+COMMANDS = "commands.json"  # the settings given at each start, a list each
 
 
 def provenance(command: str | None, device: torch.device) -> dict[str, Any]:
@@ -29,24 +29,25 @@ def typed(script: str, overrides: Sequence[str]) -> str:
 
 
 def commands_of(run_dir: Path) -> str | None:
-    """What was typed to start the run, and to resume it with other settings; None where Hydra did not start it."""
-    started, resumed = (run_dir / ".hydra" / name for name in ("overrides.yaml", RESUMED))
-    if not started.exists():
-        return None
-    starts = [_read(started), *_read(resumed)]
-    return "; ".join(typed("train", overrides) for overrides in starts)
+    """The command that started the run, and those that resumed it with other settings; None if none is known."""
+    starts = _read(run_dir / COMMANDS)
+    return "; ".join(typed("train", overrides) for overrides in starts) or None
 
 
-def note_resumption(run_dir: Path, overrides: Sequence[str]) -> None:
-    """Keep what was typed to resume the run with other settings, beside what Hydra wrote at its start."""
-    file = run_dir / ".hydra" / RESUMED
-    given = [each.removeprefix("++") for each in overrides]  # the command adds ++
-    file.parent.mkdir(exist_ok=True)
-    write_atomically(file, OmegaConf.to_yaml(OmegaConf.create([*_read(file), given])))
+def note_command(run_dir: Path, overrides: Sequence[str], *, resumes: bool) -> None:
+    """Keep the settings that were typed to start a run, or to resume it with other settings."""
+    earlier = _read(run_dir / COMMANDS) if resumes else []
+    given = (
+        [each.removeprefix("++") for each in overrides] if resumes else list(overrides)
+    )  # the command adds ++
+    write_atomically(run_dir / COMMANDS, json.dumps([*earlier, given], indent=1, ensure_ascii=False) + "\n")
 
 
-def _read(file: Path) -> list[Any]:
-    return OmegaConf.to_container(OmegaConf.load(file)) if file.exists() else []  # type: ignore[return-value]
+def _read(file: Path) -> list[list[str]]:
+    try:
+        return [list(map(str, each)) for each in json.loads(file.read_text("utf-8"))]
+    except (OSError, ValueError, TypeError):  # lost or damaged: the run is worth more than its command
+        return []
 
 
 def commit() -> str | None:

@@ -39,6 +39,7 @@ from nmt.training.callbacks import (
     summarize,
 )
 from nmt.training.checks import (
+    check_accelerator,
     check_lengths,
     check_monitors,
     check_parts,
@@ -108,18 +109,19 @@ def train(
     warn_of_slow_precision(trainer)
     with launch.first_rank_first(trainer):
         splits = read_splits(cfg.data, trusted=cfg.trusted)
-        tokenizer = prepare_tokenizer(
-            cfg.data, splits, run_dir, is_new=checkpoint is None and trainer.is_global_zero
-        )
+        is_new = checkpoint is None and trainer.is_global_zero
+        tokenizer = prepare_tokenizer(cfg.data, splits, run_dir, is_new=is_new)
         datamodule = make_datamodule(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )
-    set_length_ratio(cfg, datamodule)
-    module = make_module(cfg, tokenizer, datamodule, trainer)
-    warn_of_long_references(module.decoding, module.translator, datamodule, splits)
-    if origin is not None:
-        load_weights(module.translator, weights)
-        log_differences(there.model, cfg.model)
+        set_length_ratio(cfg, datamodule)
+        module = make_module(cfg, tokenizer, datamodule, trainer)
+        warn_of_long_references(module.decoding, module.translator, datamodule, splits)
+        if origin is not None:
+            load_weights(module.translator, weights)
+            log_differences(there.model, cfg.model)
+        if is_new:  # and nothing was refused
+            tokenizer.save(run_dir / "tokenizer")
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
     for name in ("resume", "trusted"):  # of this start, not of the run
         resolved.pop(name, None)
@@ -127,7 +129,9 @@ def train(
     if trainer.is_global_zero:
         write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
         if resumed_with:
-            provenance.note_resumption(run_dir, resumed_with)
+            provenance.note_command(run_dir, resumed_with, resumes=True)
+        elif checkpoint is None and HydraConfig.initialized():
+            provenance.note_command(run_dir, HydraConfig.get().overrides.task, resumes=False)
     for logger in trainer.loggers:
         if not isinstance(logger, TensorBoard):  # which has them beside the final scores
             logger.log_hyperparams(chosen(resolved))
@@ -147,6 +151,7 @@ def train(
 
 def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.Trainer:
     """Lightning's trainer with its callbacks and loggers; `last_step` is that of the checkpoint of a resumed run."""
+    check_accelerator(cfg.trainer.get("accelerator", "auto"))
     callbacks = list(build_parts(cfg.callbacks, Callback, trusted=cfg.trusted).values())
     if not cfg.trainer.enable_progress_bar:
         callbacks = [each for each in callbacks if not isinstance(each, ProgressBar)]
@@ -180,11 +185,10 @@ def make_loggers(cfg: DictConfig, *, last_step: int | None) -> list[Any]:
 
 
 def prepare_tokenizer(data: DictConfig, splits: dict[str, Any], run_dir: Path, *, is_new: bool) -> Tokenizer:
-    """The tokenizer of a new run, saved in its directory; of another, or on another rank, the one saved there."""
+    """The tokenizer of a new run; of another, or on another rank, the one saved in its directory."""
     if not is_new:
         return Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(data))
     tokenizer = make_tokenizer(data, splits["train"])
-    tokenizer.save(run_dir / "tokenizer")
     if data.tokenizer.model is not None:  # how it was trained is not known here
         unknown = {"model_type": None, "character_coverage": None, "normalization": None}
         data.tokenizer.update(unknown, vocab_size=tokenizer.src_vocab_size)
@@ -332,7 +336,7 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
     else:
         print(f"{run_dir} has finished ({reason}); scoring it")
         if changes:
-            provenance.note_resumption(run_dir, overrides)
+            provenance.note_command(run_dir, overrides, resumes=True)
         kernels.use(resumed.kernels)
         record = checkpoint["training"]
         since = sum(num_tokens for _, num_tokens in record["since_log"])
@@ -368,6 +372,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", ".*does not have many workers")
     # What is logged without is the same on every rank already.
     warnings.filterwarnings("ignore", ".*sync_dist=True")
+    # Of a short epoch; its advice names a setting of Lightning's
+    warnings.filterwarnings("ignore", ".*is smaller than the logging interval")
     # Callbacks may change in a run that goes on.
     warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks used to create")
     # It looks for the position in the loader; the data module's sampler has it.
