@@ -7,6 +7,7 @@ setup(
     package_dir={"nmt.configs": "configs"},
     package_data={
         "nmt.configs": ["**/*.yaml"],
+        "nmt.commands": ["other_names.txt"],
         "nmt.data.grammar": ["words/*.tsv"],
         "nmt.demo": ["frame.js"],
         "nmt.plotting": ["page.css", "page.js"],

@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from textwrap import fill
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -59,19 +57,7 @@ GROUPS = (
     Group("tuning", "which settings a sweep (-m) tries, going by their scores"),
     Group("experiment", "a whole reported run in one file"),
 )
-
-
-def describe_groups(configs: Path, names: tuple[str, ...]) -> str:
-    """A line for each group, with its options: the list in a command's help. All groups where no name is given."""
-    lines = []
-    for group in GROUPS:
-        if not names or group.name in names:
-            options = sorted(
-                file.stem for file in (configs / group.name).glob("*.yaml") if file.stem != "base"
-            )
-            line = f"  {group.name:<11} {group.what}: {', '.join(options)}"
-            lines.append(fill(line, 110, subsequent_indent=" " * 14))
-    return "\n".join(lines)
+INTERNAL = ("base", "stored")  # files of a group that no person chooses
 
 
 def check_value(kind: Any, value: Any, key: str) -> None:

@@ -22,7 +22,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from nmt.commands import checks, entry
+from nmt.commands.arguments import prepare
 from nmt.commands.settings import settle
+from nmt.settings import key_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs"
@@ -94,13 +96,18 @@ def logging_kept() -> Iterator[None]:
         root.handlers, root.level = before, level
 
 
+def last_of_each(arguments: Sequence[str]) -> list[str]:
+    """The arguments without settings that a later one replaces: tests change those of a common list."""
+    return list({key_of(each) if "=" in each else each: each for each in arguments}.values())
+
+
 def run(name: str, *arguments: str, **where: Any) -> Ended:
     """`scripts/NAME.py ARGUMENTS` in this process."""
 
     def script() -> None:
         runpy.run_path(str(ROOT / "scripts" / f"{name}.py"), run_name="__main__")
 
-    return _ended(script, name, arguments, **where)
+    return _ended(script, name, last_of_each(arguments), **where)
 
 
 def run_composed(name: str, *overrides: str, **where: Any) -> Ended:
@@ -108,9 +115,11 @@ def run_composed(name: str, *overrides: str, **where: Any) -> Ended:
 
     def task() -> None:
         with entry.errors_in_one_line(name):
-            cfg = compose(name, *overrides, *(["name=composed"] if name == "train" else []))
-            settle(cfg, name, overrides)
-            getattr(checks, name)(cfg, overrides)
+            given = prepare(last_of_each(overrides), name)
+            cfg = compose(name, *given, *(["name=composed"] if name == "train" else []))
+            settle(cfg, name)
+            checks.check_parts(cfg, name, given)
+            getattr(checks, name)(cfg, given)
             importlib.import_module(f"nmt.commands.{name}").main(cfg)
 
     return _ended(task, name, overrides, **where)
@@ -160,7 +169,7 @@ def call(
 ) -> subprocess.CompletedProcess:
     """`scripts/NAME.py ARGUMENTS` as a process of its own."""
     return subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *arguments],
+        [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *last_of_each(arguments)],
         input=stdin,
         capture_output=True,
         cwd=cwd,
@@ -176,7 +185,7 @@ def call_unread(script: str, *arguments: str, stdin: bytes = b"", **environment:
     os.close(theirs)
     try:
         ended = subprocess.run(
-            [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *arguments],
+            [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *last_of_each(arguments)],
             input=stdin,
             stdout=ours,
             stderr=subprocess.PIPE,

@@ -298,7 +298,7 @@ def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path, monkey
         ),
         (
             {"run": "r", "src": "s", "tgt": "t", "page": "p.pdf"},
-            r"page=p\.pdf: String should match pattern .*html",
+            r"page=p\.pdf: give a file that ends in \.html",
         ),
         ({"alignment": "a", "gold": "b", "method": "mutual"}, "not with method"),
     ],

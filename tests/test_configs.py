@@ -14,7 +14,8 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
 from nmt.commands import checks
-from nmt.commands.settings import settle
+from nmt.commands.arguments import quoted
+from nmt.commands.settings import settle, text_settings
 from nmt.errors import UserError
 from nmt.run.building import build_translator, check
 from nmt.training.checks import check_stream
@@ -310,13 +311,22 @@ REFUSED = {
     "an empty path": ("translate", ["output="], "output=: String should have at least 1 character"),
     "a score": ("translate", ["decoding.beam_size=0"], "decoding.beam_size=0: Input should be greater"),
     "another split": ("evaluate", ["split=dev"], "split=dev: Input should be 'train', 'val' or 'test'"),
-    "a page of nothing": ("translate", ["page=a.pdf"], "page=a.pdf: String should match"),
+    "a name that leaves the folder of runs": ("train", ["name=../../x"], r"name=\.\./\.\./x: .* log_dir"),
+    "a name from the root": ("train", ["name=/x"], "name=/x: .* log_dir"),
+    "no name": ("train", ["name="], "name=: String should have at least 1 character"),
+    "no language": ("train", ["data.tgt_lang=null"], "data.tgt_lang=null: Input should be a valid string"),
+    "a batch of everything": ("train", ["data.max_tokens=1000000000000"], "data.max_tokens=1000000000000: "),
+    "a corpus without an end": ("train", ["data.num_train=10000000000"], "data.num_train=10000000000: "),
+    "a translation of nothing": ("translate", ["decoding.max_length=0"], "decoding.max_length=0: "),
+    "a beam of all": ("translate", ["decoding.beam_size=100000"], "decoding.beam_size=100000: "),
+    "no end of a text": ("translate", ["decoding.max_length_ratio=1e9"], "decoding.max_length_ratio=1000000000.0: "),
+    "a page of nothing": ("translate", ["page=a.pdf"], "page=a.pdf: give a file that ends in .html"),
 }  # fmt: skip
 
 
 def settled(name: str, *overrides: str):
-    cfg = compose(*overrides, name=name)
-    settle(cfg, name, overrides)
+    cfg = compose(*(quoted(each, text_settings(name)) for each in overrides), name=name)
+    settle(cfg, name)
     return cfg
 
 
@@ -367,6 +377,44 @@ def test_a_value_of_another_kind_than_its_default_is_refused(case):
 )  # fmt: skip
 def test_null_and_words_are_values_where_they_mean_something(overrides):
     checked("train", *overrides)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("train", ["+foo=1"], "unknown configuration key 'foo'"),
+        ("train", ["++x.y.z=1"], "unknown configuration key 'x.y.z'"),
+        ("train", ["+data.max_lenght=1"], "unknown configuration key 'data.max_lenght'.*data.max_length"),
+        ("train", ["+callbacks.foo=1"], "unknown configuration key 'callbacks.foo'"),
+        ("train", ["callbacks.score=1"], r"callbacks.score=1: give null, or settings"),
+        ("train", ["metrics.bleu=4"], "metrics.bleu=4: give null, or settings"),
+        ("train", ["trusted=[nomodule]"], r"trusted=\[nomodule\]: there is no such module"),
+        ("train", ["trusted=[nomodule.part]"], r"trusted=\[nomodule.part\]: there is no such module"),
+        ("translate", ["+foo=1"], "unknown configuration key 'foo'"),
+        ("benchmark", ["+axes.foo=[1]"], "unknown configuration key 'axes.foo'"),
+    ],
+)
+def test_a_setting_that_nothing_reads_is_refused(name, overrides, message):
+    with pytest.raises(UserError, match=message):
+        checks.check_parts(compose(*overrides, name=name), name, overrides)
+
+
+def test_settings_of_what_is_built_and_known_ones_may_be_added():
+    overrides = [
+        "++seed=3",
+        "+trainer.strategy=ddp",
+        "+callbacks.mine._target_=my.Class",
+        "callbacks.score=null",
+    ]
+    checks.check_parts(compose(*overrides), "train", overrides)
+
+
+@pytest.mark.parametrize("language", ["nan", "no", "off", "on", "yes", "true", "1e3", "007"])
+def test_a_language_may_look_like_a_word_of_yaml(language):
+    given = ["data.path=x", f"data.src_lang={language}", "data.tgt_lang=en", f"data.columns=[{language},en]"]
+    cfg = settled("train", "data=files", *given)
+    stored = OmegaConf.create(OmegaConf.to_yaml(cfg.data, resolve=True))  # as in config.yaml
+    assert (stored.reader.src_lang, list(stored.reader.columns)) == (language, [language, "en"])
 
 
 def test_a_path_may_look_like_a_number():

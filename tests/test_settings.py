@@ -1,18 +1,27 @@
 """Settings are what their declarations say, and a run builds what it may and a person's own classes where trusted."""
 
+import re
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from nmt import environment
+from nmt.commands import suggesting
+from nmt.commands.arguments import prepare, quoted
+from nmt.commands.reference import help_of
 from nmt.commands.settings import OF_COMMANDS, settle
+from nmt.commands.suggesting import suggest
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.building import build, check, errors_of, may_build
 from nmt.run.directory import Run
-from nmt.settings import GROUPS, Count, check_value, describe_groups
+from nmt.settings import GROUPS, Count, check_value
 from tests.commands import CONFIGS, compose, refused, run
 
 CHOICES = [
@@ -70,9 +79,9 @@ def test_variables_of_a_launcher_and_of_an_unseeded_bootstrap_pass(monkeypatch):
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_the_settings_of_every_choice_are_what_is_declared(choice):
-    given = [choice, "run_dir=x", "name=x", *NEEDS.get(choice, NEEDS.get(choice.split("=")[0], []))]
-    cfg = compose("train", *given)
-    settle(cfg, "train", given)
+    overrides = [choice, "run_dir=x", "name=x", *NEEDS.get(choice, NEEDS.get(choice.split("=")[0], []))]
+    cfg = compose("train", *overrides)
+    settle(cfg, "train")
     check(cfg)
 
 
@@ -81,21 +90,168 @@ def test_a_command_declares_each_setting_of_its_own(name):
     groups = {group.name for group in GROUPS}
     own = {key for key in OmegaConf.load(CONFIGS / f"{name}.yaml") if key not in ("defaults", "hydra")}
     assert own == set(OF_COMMANDS[name].__annotations__) - groups
-    settle(compose(name), name, [])
+    settle(compose(name), name)
 
 
 def test_what_a_setting_may_be_is_said_in_words_apart():
     cfg = compose("demo", "run=[]")
     with pytest.raises(UserError, match="valid string, or List should have at least 1 item"):
-        settle(cfg, "demo", ["run=[]"])
+        settle(cfg, "demo")
 
 
 def test_the_table_of_groups_is_what_is_on_the_disk():
     assert {group.name for group in GROUPS} == {each.name for each in CONFIGS.iterdir() if each.is_dir()} - {
         "hydra"
     }
-    [line] = describe_groups(CONFIGS, ("optimizer",)).splitlines()
-    assert line.split() == ["optimizer", "the", "update", "rule:", "adam,", "adamw,", "muon,", "sgd"]
+
+
+# The command line
+
+
+@pytest.mark.parametrize("key", ["run", "model.dropout"])
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
+def test_text_comes_through_hydra_as_it_was_typed(key, text):
+    """But for Hydra's own forms: quotes, lists, references; and spaces around what is no setting of text."""
+    assume(text[0] not in "'\"[{~ " and text != "null" and "$" not in text)
+    argument = quoted(f"{key}={text}", {"run": {str}})
+    value = OverridesParser.create().parse_override(argument).value()
+    assert value == text or (key != "run" and argument == f"{key}={text}")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("run=a,b", ["a", "b"]),
+        ("run=[é,a b,nan,1e3]", ["é", "a b", "nan", "1e3"]),
+        ("run=['a,b',c]", ["a,b", "c"]),
+        ("run=null", None),
+        ("run='null'", "null"),
+        ("run=", ""),
+        ("run=~/x", str(Path.home() / "x")),
+        ("model.size=[1,2]", [1, 2]),
+        ("model.size=1e3", 1000.0),
+        ("optimizer.betas=[.9,.98]", [0.9, 0.98]),
+    ],
+)
+def test_lists_numbers_and_quotes_are_read_as_before(given, expected):
+    argument = quoted(given, {"run": {str, list}})
+    assert quoted(argument, {"run": {str, list}}) == argument  # as a process of the run gets it again
+    assert OverridesParser.create().parse_override(argument).value() == expected
+
+
+def test_a_comma_in_the_name_of_a_file_that_is_there_makes_no_list(tmp_path):
+    (tmp_path / "a,b").touch()
+    argument = quoted(f"run={tmp_path}/a,b", {"run": {str, list}})
+    assert OverridesParser.create().parse_override(argument).value() == f"{tmp_path}/a,b"
+
+
+def test_a_sweep_is_over_text_in_quotes():
+    for argument, expected in {
+        "run=é,a#b": "run='é','a#b'",
+        "model.size=é,1": "model.size='é','1'",
+        "model.size=1,2": "model.size=1,2",
+        "attention=glob(*)": "attention=glob(*)",
+        "run=choice(a,b)": "run=choice(a,b)",
+    }.items():
+        assert quoted(argument, {"run": {str}}, sweeps=True) == expected
+
+
+def test_options_may_stand_between_settings():
+    assert prepare(["seed=1", "-m", "--config-dir", "é", "kernels=fast"], "train") == [
+        "-m", "--config-dir", "é", "seed=1", "kernels=fast",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "fragments"),
+    [
+        ("train", ["--lr", "3"], ["--lr", "KEY=VALUE", "optimizer.lr"]),
+        ("train", ["--batch-size=3"], ["data.max_tokens"]),
+        ("train", ["-m", "--run"], ["--run", "KEY=VALUE"]),
+        ("translate", ["--run", "x"], ["run=VALUE"]),
+        ("train", ["epochs", "=", "3"], ["epochs", "KEY=VALUE", "spaces", "trainer.max_epochs"]),
+        ("train", ["model.size:64"], ["model.size=VALUE"]),
+        ("train", ["=5"], ["=5", "KEY=VALUE"]),
+        ("train", ["seed=1", "+seed=2"], ["seed", "twice"]),
+        ("train", ["-m", "--cfg", "job"], ["-m", "--cfg"]),
+        ("train", ["--cfg", "everything"], ["--cfg", "job"]),
+        ("train", ["--cfg"], ["--cfg", "job"]),
+        ("train", ["--resolve"], ["--resolve", "--cfg job"]),
+        ("train", ["data=base"], ["data=base", "files"]),
+        ("train", ["hydra.run.dir=x"], ["hydra.run.dir", "run_dir"]),
+        ("train", ["+hydra.foo=1"], ["hydra.foo"]),
+        ("train", ["run_dir=a\udcff"], ["UTF-8", "PYTHONUTF8"]),
+    ],
+)
+def test_arguments_that_are_no_settings_are_refused(command, given, fragments):
+    with pytest.raises(UserError) as refusal:
+        prepare(given, command)
+    for fragment in fragments:
+        assert fragment in str(refusal.value)
+
+
+def test_a_run_directory_alone_is_said_with_its_key(tmp_path):
+    (tmp_path / "config.yaml").touch()
+    for command, key in (("train", "resume"), ("translate", "run"), ("compare", "runs")):
+        with pytest.raises(UserError, match=f"{key}={tmp_path}"):
+            prepare([str(tmp_path)], command)
+
+
+@pytest.mark.parametrize(
+    ("command", "key", "meant"),
+    [
+        ("train", "epochs", "trainer.max_epochs"),
+        ("train", "epchs", "trainer.max_epochs"),
+        ("train", "trainer.gpus", "trainer.devices"),
+        ("train", "lr", "optimizer.lr"),
+        ("train", "data.path", "data=files"),
+        ("train", "decoding.top_p", "decoding=sample"),
+        ("train", "batch_size", "'data.max_tokens', padded tokens in a batch"),
+        ("train", "decoding.topp", "decoding=sample decoding.top_p"),
+        ("train", "data.streming", "'data.streaming' of data=files"),
+        ("train", "wiring.input_feeding", "wiring=update_then_attend"),
+        ("train", "optimzer.lr", "optimizer.lr"),
+        ("train", "optimizer.learning_rate", "optimizer.lr"),
+        ("train", "Model.Size", "model.size"),
+        ("train", "atention", "attention"),
+        ("train", "logger.wandb.project", "logger=wandb"),
+        ("translate", "batch_size", "block_size"),
+        ("translate", "beam", "decoding.beam_size"),
+        ("translate", "epochs", "--help"),
+        ("compare", "run", "runs"),
+    ],
+)
+def test_an_unknown_key_leads_to_the_setting_that_was_meant(command, key, meant):
+    assert meant in suggest(key, command)
+
+
+def test_a_setting_of_a_class_of_ones_own_is_added(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train.py", "attention._target_=my_lab.Gaussian", "attention.sigma=2"])
+    assert "+attention.sigma=VALUE" in suggest("attention.sigma", "train")
+
+
+def test_every_other_name_leads_to_a_setting_of_some_command():
+    lines = Path(suggesting.__file__).with_name("other_names.txt").read_text("utf-8").splitlines()
+    found = {right for command in OF_COMMANDS for _, right in suggesting.other_names(command)}
+    assert found == {line.partition(": ")[0] for line in lines}
+
+
+def test_help_is_short_and_the_help_of_a_group_has_types_and_meanings():
+    for command in OF_COMMANDS:
+        shown = help_of(command, [])
+        assert len(shown.splitlines()) < 80
+        assert "_target_" not in shown
+        own = OmegaConf.load(CONFIGS / f"{command}.yaml").keys() - {"defaults", "hydra"}
+        assert all(re.search(rf"^  {key}[=.]", shown, re.MULTILINE) for key in own)
+    assert "base" not in help_of("train", [])
+    beam = next(line for line in help_of("translate", ["decoding"]).splitlines() if "beam_size=5" in line)
+    assert "hypotheses kept at each step (integer ≥ 1" in beam
+    assert "attention=bahdanau" in help_of("train", ["attention"])
+    assert "decoding=greedy" not in help_of("train", ["decoding=beam"])
+    assert "optimizer.lr=" in help_of("train", ["learning", "rate"])
+    assert "model.dropout=" in help_of("train", ["model.dropout=0.3"])
+    with pytest.raises(UserError, match="nosuch"):
+        help_of("translate", ["nosuch"])
 
 
 @pytest.mark.parametrize("value", [0, True, "3", 3.0, None])
@@ -286,7 +442,7 @@ def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted
     refused(command("train", *given), untrusted)
     assert not (trained / "config.yaml").exists()
     refused(
-        command("train", *given, "attention.scale=-1", "trusted=[my_lab]"),
+        command("train", *given, "+attention.scale=-1", "trusted=[my_lab]"),
         "attention.scale=-1: Input should be greater than 0",
     )
     assert command("train", *given, "trusted=[my_lab]").status == 0

@@ -134,7 +134,7 @@ def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> Variants:
         replaced = {key_of(each) for each in own} | {"attentions", "variants", "name"}
         all_of_them = [each for each in overrides if key_of(each) not in replaced] + own
         each = hydra.compose("benchmark", overrides=all_of_them)
-        settle(each, "benchmark", all_of_them)
+        settle(each, "benchmark")
         each.name = name
         check(each)
         if plain(each.data) != plain(cfg.data):

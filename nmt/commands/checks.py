@@ -3,6 +3,8 @@
 Each function has the name of its command, and takes its configuration and the overrides that it was composed with.
 """
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from importlib.util import find_spec
@@ -15,14 +17,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.composing import CONFIGS
+from nmt.commands.settings import OF_TRAINING
+from nmt.commands.suggesting import settings_of, suggest
 from nmt.comparison.runs import read_runs
-from nmt.errors import UserError
+from nmt.errors import UserError, install
 from nmt.export import NEEDS
 from nmt.run.files import check_folders, check_run, load_config, stored_settings
-from nmt.settings import key_of
+from nmt.settings import key_of, say
 
-# Settings of the data that only training reads
-OF_TRAINING = ("max_length", "max_ratio", "max_tokens", "streaming", "buffer_pairs", "tokenizer")
 OF_OTHER_MEASUREMENTS = (
     *("attentions", "variants", "compare", "corpora", "speedrun", "target", "startup"),
     *("num_decode_batches", "decode_length", "beam_size", "int8"),
@@ -60,6 +62,35 @@ def take_stored(
         cfg.decoding.max_length_ratio = stored.get("max_length_ratio")
 
 
+def check_parts(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
+    """Raise UserError for an added setting that nothing reads, a part that nothing could build, a module not found."""
+    for key in (key_of(each) for each in overrides if each[0] == "+" and not OmegaConf.select(cfg, "resume")):
+        if key not in settings_of(command) and not _is_built(cfg, key):
+            raise UserError(f"unknown configuration key '{key}'{suggest(key, command)}")
+    for group in ("callbacks", "logger", "metrics"):
+        for name, part in (cfg.get(group) or {}).items():
+            if part is not None and not (OmegaConf.is_dict(part) and "_target_" in part):
+                raise UserError(
+                    f"{group}.{name}={say(part)}: give null, or settings such as {group}.{name}.KEY=VALUE"
+                )
+    if any(each.partition(".")[0] != "nmt" for each in cfg.trusted):
+        sys.path.append(os.getcwd())  # of a script it is the script's folder alone
+    for module in cfg.trusted:
+        try:
+            found = find_spec(module)
+        except (ImportError, ValueError):
+            found = None
+        if found is None:
+            raise UserError(f"trusted=[{module}]: there is no such module here, or in PYTHONPATH")
+
+
+def _is_built(cfg: DictConfig, key: str) -> bool:
+    """Whether a setting is an argument of something that is built, whose constructor checks it."""
+    names = key.split(".")
+    nodes = (OmegaConf.select(cfg, ".".join(names[:end])) for end in range(1, len(names) + 1))
+    return any(OmegaConf.is_dict(each) and "_target_" in each for each in nodes)
+
+
 def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for a choice or a setting that could not take effect, and for text that is not there."""
     for group in set(map(key_of, overrides)) & {"cell", "positions", "wiring"}:  # others fail to compose
@@ -74,6 +105,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError("data.buffer_pairs= has no effect without data.streaming=: leave it out")
     _check_inputs(OmegaConf.select(cfg, "data.path", throw_on_missing=False))
     if cfg.resume is not None:
+        if not (Path(cfg.resume) / "config.yaml").is_file():
+            raise UserError(f"{cfg.resume} is no run to resume: it has no config.yaml")
         return
     model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
     idle: tuple[str, ...] = () if model is None else OF_A_VOCABULARY
@@ -216,7 +249,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
 def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError without gradio, and for a run that is not there."""
     if find_spec("gradio") is None:
-        raise UserError("the demo needs gradio: pip install -e '.[demo]'")
+        raise UserError(f"the demo needs gradio: {install('demo')}")
     check_run(cfg)
     take_stored(cfg, "decoding", overrides)
 
@@ -226,7 +259,7 @@ def export(cfg: DictConfig, overrides: Sequence[str]) -> None:
     with, and for a run that is not there."""
     missing = [name for name in NEEDS[cfg.format] if find_spec(name) is None]
     if missing:
-        raise UserError(f"format={cfg.format} needs {', '.join(missing)}: pip install -e '.[export]'")
+        raise UserError(f"format={cfg.format} needs {', '.join(missing)}: {install('export')}")
     if cfg.quantization is not None and cfg.format != "ctranslate2":
         raise UserError(
             f"quantization={cfg.quantization} has no effect with format={cfg.format}: leave it out"

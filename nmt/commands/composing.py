@@ -23,8 +23,3 @@ def compose(config_name: str, overrides: list[str]) -> DictConfig:
         nullcontext() if at_work else hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS))
     ):
         return hydra.compose(config_name, overrides=overrides)
-
-
-def not_a_choice(given: str) -> str:
-    """The message for a group that is set to null or to a number."""
-    return f"a choice is the name of a file in its group's folder, not null or a number: {given}"

@@ -1,9 +1,11 @@
 """The common entry of all commands: settings by Hydra, and one clear line for an error that can be mended."""
 
 import atexit
+import difflib
 import errno
 import functools
 import importlib
+import importlib.metadata
 import io
 import logging
 import os
@@ -22,14 +24,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt import environment
 from nmt.commands import checks
+from nmt.commands.arguments import HELP, prepare
 from nmt.commands.composing import CONFIGS
 from nmt.commands.explaining import can_be_mended, explain
+from nmt.commands.reference import help_of, read_settings
 from nmt.commands.settings import settle
 from nmt.commands.starting import arguments_for_training, started
 from nmt.commands.terminal import escape_controls
 from nmt.errors import UserError, WriteError, printable
 from nmt.languages import bleu_tokenization
-from nmt.settings import GROUPS, describe_groups
+from nmt.settings import GROUPS
 
 COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark", "demo", "export")
 
@@ -49,11 +53,17 @@ def scratch() -> str:
     return directory
 
 
+def sweep_folder(log_dir: str, *, _root_: DictConfig) -> str:
+    """The folder for Hydra's own file of a sweep: one that is kept only for an engine that leaves something there."""
+    engines = {_root_.hydra.runtime.choices[f"hydra/{kind}"] for kind in ("sweeper", "launcher")}
+    return scratch() if engines == {"basic"} else log_dir
+
+
 OmegaConf.register_new_resolver("bleu_tokenization", bleu_tokenization, replace=True)
 OmegaConf.register_new_resolver("choices", choice_names, replace=True)
-OmegaConf.register_new_resolver("groups", lambda *names: describe_groups(CONFIGS, names), replace=True)
 OmegaConf.register_new_resolver("scratch", scratch, replace=True)
 OmegaConf.register_new_resolver("started", started, replace=True)
+OmegaConf.register_new_resolver("sweep_dir", sweep_folder, replace=True)
 
 _failed_jobs: list[int] = []  # of this process' sweep
 
@@ -75,18 +85,18 @@ def run_command(name: str) -> None:
     """Compose `configs/NAME.yaml` with the command line, check it, and run `nmt.commands.NAME.main` on it.
 
     An error that the person can mend (a UserError, a configuration that does not compose, a full disk) ends the command
-    with one line on standard error and exit status 1; a usage error of Hydra's own with 2. In a sweep (-m) the other
+    with one line on standard error and exit status 1. In a sweep (-m) the other
     jobs run all the same. NMT_TRACEBACK=1 shows the traceback instead.
     """
 
     def task(cfg: DictConfig) -> Any:
         try:
             with errors_in_one_line(name):
-                settle(cfg, name, HydraConfig.get().overrides.task)
+                overrides = list(HydraConfig.get().overrides.task)
+                settle(cfg, name)
+                checks.check_parts(cfg, name, overrides)
                 check: Callable[[DictConfig, Sequence[str]], None] = getattr(checks, name)
-                check(cfg, HydraConfig.get().overrides.task)
-                if any(each.partition(".")[0] != "nmt" for each in cfg.trusted):
-                    sys.path.append(os.getcwd())  # of a script it is the script's folder alone
+                check(cfg, overrides)
                 return importlib.import_module(f"nmt.commands.{name}").main(cfg)
         except SystemExit as end:
             if end.code != 1 or HydraConfig.get().mode != RunMode.MULTIRUN:
@@ -103,6 +113,10 @@ def run_command(name: str) -> None:
             outlive_reader()
         if name != "train":  # whose progress bars move the cursor
             escape_controls()
+        if set(HELP) & set(sys.argv):
+            print(help_of(name, [each for each in sys.argv[1:] if not each.startswith("-")]))
+            return
+        sys.argv[1:] = prepare(sys.argv[1:], name)
         if name == "train":
             sys.argv[1:] = arguments_for_training(sys.argv[1:])
         try:
@@ -116,12 +130,28 @@ def run_command(name: str) -> None:
 
 def main() -> None:
     """`nmt COMMAND …`: the same as `python scripts/COMMAND.py …`, for an installed package."""
-    if set(sys.argv[1:2]) & set(COMMANDS):
+    asked = sys.argv[1] if len(sys.argv) > 1 else None
+    if asked in COMMANDS:
         # Lightning repeats the command line without it for each process.
         os.environ["NMT_COMMAND"] = sys.argv.pop(1)
-    if "NMT_COMMAND" not in os.environ:
-        sys.exit(f"nmt: error: give a command: {', '.join(COMMANDS)} (nmt COMMAND --help)")
+    elif asked in (*HELP, "help"):
+        print("Usage: nmt COMMAND [KEY=VALUE …], nmt COMMAND --help\n")
+        print("\n".join(f"  {name:<10} {read_settings(CONFIGS / f'{name}.yaml').head}" for name in COMMANDS))
+        return
+    elif asked in ("--version", "-V"):
+        print(f"nmt {importlib.metadata.version('nmt')}")
+        return
+    elif "NMT_COMMAND" not in os.environ:
+        close = difflib.get_close_matches(asked or "", COMMANDS, n=1)
+        hint = f"did you mean nmt {close[0]}?" if close else f"give one of {', '.join(COMMANDS)} (nmt --help)"
+        sys.exit(f"nmt: error: {'no such command ' + asked if asked else 'there is no command'}: {hint}")
     run_command(os.environ["NMT_COMMAND"])
+
+
+def program() -> str:
+    """The program's name as it was typed: `train.py` or `nmt train`."""
+    name = Path(sys.argv[0])
+    return f"nmt {os.environ.get('NMT_COMMAND')}" if name.stem in ("nmt", "__main__") else name.name
 
 
 def _use_utf8() -> None:
@@ -155,7 +185,7 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
             if isinstance(error, OSError) and error.filename is None:
                 error = WriteError("standard output", fault)
         line = printable(explain(error, config_name))
-        print(f"{Path(sys.argv[0]).name}: error: {line}", file=sys.stderr)
+        print(f"{program()}: error: {line}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -195,11 +225,20 @@ def _drop_output() -> None:
 
 
 class LogFile(logging.FileHandler):
-    """A log file beside the terminal's log. Where it cannot be written, one warning says so and the command goes on."""
+    """The log file of a run, written once the run has its config.yaml. If it cannot be written, one warning says so."""
 
-    _said = False
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, delay=True, encoding="utf-8")
+        self._said = False
+        self._waiting: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        self._waiting.append(record)
+        if Path(self.baseFilename).with_name("config.yaml").exists():
+            while self._waiting:
+                self._write(self._waiting.pop(0))
+
+    def _write(self, record: logging.LogRecord) -> None:
         try:
             super().emit(record)  # which opens the file at the first message
         except OSError:
@@ -212,4 +251,4 @@ class LogFile(logging.FileHandler):
         elif not self._said:
             self._said = True
             line = printable(str(WriteError(self.baseFilename, error)))
-            print(f"{Path(sys.argv[0]).name}: warning: {line}", file=sys.stderr)
+            print(f"{program()}: warning: {line}", file=sys.stderr)

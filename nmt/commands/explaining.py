@@ -1,20 +1,18 @@
 """Messages of one line for errors that the person at the keyboard can mend."""
 
-import difflib
 import errno
 import io
 import re
 import sys
 import traceback
-from typing import Any
 
 from hydra.errors import HydraException, InstantiationException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.commands.composing import CONFIGS, compose, not_a_choice
-from nmt.errors import UserError, WriteError
-from nmt.settings import key_of
+from nmt.commands.composing import CONFIGS
+from nmt.commands.suggesting import suggest
+from nmt.errors import UserError, WriteError, install
+from nmt.settings import INTERNAL, key_of
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
 _EXTRAS = {"hydra/sweeper/optuna": "tuning", "hydra/launcher/submitit": "cluster"}  # what brings a choice
@@ -44,19 +42,20 @@ def explain(error: BaseException, config_name: str) -> str:
         cause = cause.__cause__
     if text.startswith(_GROUP_FAULT):
         given = " ".join(each for each in sys.argv[1:] if (CONFIGS / key_of(each)).is_dir())
-        return not_a_choice(given)
+        return f"a choice is the name of a file in its group's folder, not null or a number: {given}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
         key = unknown.group(1).split("@")[0]
         if (CONFIGS / key).is_dir():
             return f"{key}= has no effect with what else is chosen: leave it out, or choose what uses it (--help)"
-        return f"unknown configuration key '{key}'{_nearest(key, config_name)}"
+        return f"unknown configuration key '{key}'{suggest(key, config_name)}"
     options_of = r"Could not find '([^']+)'\s+Available options in '([^']+)':((?:\n\t\S+)*)"
     if missing_option := re.search(options_of, text):
         name, group, options = missing_option.groups()
         for choice, extra in _EXTRAS.items():
             if name.startswith(choice):
-                return f"{name} needs an extra: pip install -e '.[{extra}]'"
-        return f"no such choice '{name}'; {group} is one of: {', '.join(sorted(options.split()))}"
+                return f"{name} needs an extra: {install(extra)}"
+        options = [each for each in sorted(options.split()) if each not in INTERNAL]
+        return f"no such choice '{name}'; {group} is one of: {', '.join(options)}"
     if reference := re.search(r"Interpolation key '([^']+)' not found\s+full_key: (\S+)", text):
         wanted, key = reference.groups()
         return (
@@ -68,10 +67,15 @@ def explain(error: BaseException, config_name: str) -> str:
     lacking = re.search(r"(?:Key '[^']+' is not in struct|Missing key \S+)\s+full_key: (\S+)", text)
     if lacking and (removals := [each for each in sys.argv[1:] if each.startswith("~")]):
         return f"nothing gives {lacking.group(1)}, which is needed: leave out {' '.join(removals)}"
-    if isinstance(error, OverrideParseException) and "=" in error.override:
-        reason = " ".join(text.partition("\nSee ")[0].split())
-        hint = "quote a value with ~ = ( { , or a space in it, as in run='\"logs/lr=0.1\"'"
-        return f"{error.override} cannot be read ({reason}): {hint}, and write the folder of ~ out"
+    if isinstance(error, OverrideParseException):
+        return (
+            f"{error.override} cannot be read: give KEY=VALUE, and in quotes a value with brackets or commas: "
+            """KEY="'a,b'\""""
+        )
+    if text.startswith("Ambiguous value"):
+        given = text.split("'")[1]
+        key, _, values = given.partition("=")
+        return f"{given}: add -m to run each of these values, or give {key}=[{values}] for a list of them"
     return " ".join(text.split())
 
 
@@ -90,27 +94,3 @@ def _file_of(error: OSError) -> str:
             if isinstance(value, io.IOBase) and isinstance(name := getattr(value, "name", None), str):
                 return name
     return "a file"
-
-
-def _nearest(key: str, config_name: str) -> str:
-    """`; did you mean 'model.size'?` for the nearest key that exists, else an empty string."""
-    known = sorted(_keys(compose(config_name, []))) + sorted(
-        path.name for path in CONFIGS.iterdir() if path.is_dir()
-    )
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    if not close:  # the right name under the wrong parent
-        close = [other for other in known if other.split(".")[-1] == key.split(".")[-1]][:1]
-    if close == [key]:
-        return " here: it belongs to another choice than those made"
-    return f"; did you mean '{close[0]}'?" if close else "; --help lists the keys"
-
-
-def _keys(config: Any, prefix: str = "") -> list[str]:
-    keys: list[str] = []
-    if isinstance(config, DictConfig):
-        for name in map(str, config):
-            key = f"{prefix}{name}"
-            keys.append(key)
-            if not OmegaConf.is_missing(config, name) and not OmegaConf.is_interpolation(config, name):
-                keys.extend(_keys(config[name], f"{key}."))
-    return keys

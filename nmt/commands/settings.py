@@ -1,21 +1,40 @@
 """The settings of each command, with their types and ranges, and their check."""
 
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict, is_typeddict
 
 from nmt.alignment import Units
-from nmt.settings import Count, NonNegative, Positive, Seed, Share, Whole, check_value, key_of
+from nmt.settings import Count, NonNegative, Positive, Seed, Share, Whole, check_value
 
-_PATH = "a path"  # what marks the type of one
-PathText = Annotated[str, Field(min_length=1), _PATH]
-Page = Annotated[PathText, Field(pattern=r"\.html$")]
-Weights = Annotated[PathText, Field(pattern=r"\.npz$")]
-Split = Literal["train", "val", "test"] | Annotated[str, Field(pattern="^test")]
+# Settings of the data that only training reads
+OF_TRAINING = ("max_length", "max_ratio", "max_tokens", "streaming", "buffer_pairs", "tokenizer")
+
+
+def _like(pattern: str, advice: str) -> AfterValidator:
+    """A check of text; the message is advice."""
+
+    def check(text: str) -> str:
+        if re.search(pattern, text) is None:
+            raise ValueError(advice)
+        return text
+
+    return AfterValidator(check)
+
+
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[
+    Text,
+    _like(r"^(?!/)(?!(.*/)?\.\.(/|$))", "a run's name stays within log_dir: leave out .. and the first /"),
+]
+Page = Annotated[Text, _like(r"\.html$", "give a file that ends in .html")]
+Weights = Annotated[Text, _like(r"\.npz$", "give a file that ends in .npz")]
+Split = Literal["train", "val", "test"] | Annotated[str, _like("^test", "or a test set, test.1 or test_2017")]
+Trials = Annotated[int, Field(ge=0, le=1_000_000)]
 Kernels = Literal["fast", "plain"]
 Counts = Annotated[list[Count], Field(min_length=1)]
 ZeroToOne = Annotated[float, Field(ge=0, le=1)]
@@ -24,7 +43,7 @@ Portion = Annotated[float, Field(gt=0, le=1)]
 
 class Vocabulary(TypedDict, total=False):
     model_type: Literal["unigram", "bpe"]
-    vocab_size: Count
+    vocab_size: Annotated[int, Field(ge=8)]  # control pieces and a few characters
     joint: bool
     character_coverage: Annotated[float, Field(ge=0.98, le=1)]
     normalization: Literal["nmt_nfkc", "nfkc", "identity"]
@@ -32,19 +51,32 @@ class Vocabulary(TypedDict, total=False):
     sampling: NonNegative
     lowercase: bool
     documents: bool
-    model: PathText | Annotated[list[PathText], Field(min_length=1, max_length=2)] | None
+    model: Text | Annotated[list[Text], Field(min_length=1, max_length=2)] | None
 
 
-class Data(TypedDict, total=False):
+class Corpus(TypedDict, total=False):
     """What every corpus shares; the arguments of `data.reader` say what the others are."""
 
-    path: PathText | None
-    cache_dir: PathText | None
+    path: Text | None
+    columns: list[Text] | None
+    cache_dir: Text | None
     max_length: Annotated[int, Field(ge=2)]  # a piece and the end of sentence
     max_ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)]
-    max_tokens: Count
+    max_tokens: Annotated[int, Field(ge=1, le=10_000_000)]
     buffer_pairs: Count
     tokenizer: Vocabulary
+
+
+class Data(Corpus, total=False):
+    src_lang: Text
+    tgt_lang: Text
+
+
+class OtherData(Corpus, total=False):
+    """Data for a trained run: what is null is as it was trained."""
+
+    src_lang: Text | None
+    tgt_lang: Text | None
 
 
 def _time(value: str) -> str:
@@ -96,11 +128,11 @@ class Train(TypedDict, total=False):
     kernels: Kernels
     guided_alignment: NonNegative
     r_drop: NonNegative
-    name: str
-    log_dir: PathText
-    start_from: PathText | None
-    resume: PathText | None
-    run_dir: PathText
+    name: Name
+    log_dir: Text
+    start_from: Text | None
+    resume: Text | None
+    run_dir: Text
     trusted: list[str]
     data: Data
     trainer: Trainer
@@ -111,92 +143,92 @@ class Train(TypedDict, total=False):
 class OfARun(TypedDict, total=False):
     """What every command shares that loads a trained run."""
 
-    checkpoint: PathText
+    checkpoint: Text
     average: Count | None
     device: str
     trusted: list[str]
 
 
 class Evaluate(OfARun, total=False):
-    run: PathText | list[PathText]
+    run: Text | list[Text]
     split: Split
-    src: PathText | None
-    refs: PathText | Annotated[list[PathText], Field(min_length=1)] | None
-    hypotheses: PathText | None
+    src: Text | None
+    refs: Text | Annotated[list[Text], Field(min_length=1)] | None
+    hypotheses: Text | None
     int8: bool
-    num_bootstrap: Whole
-    output: PathText | None
-    data: Data
+    num_bootstrap: Trials
+    output: Text | None
+    data: OtherData
 
 
 class Translate(OfARun, total=False):
-    run: PathText | list[PathText]
-    input: PathText | None
-    prefixes: PathText | None
-    output: PathText | None
-    alignments: PathText | None
+    run: Text | list[Text]
+    input: Text | None
+    prefixes: Text | None
+    output: Text | None
+    alignments: Text | None
     weights: Weights | None
-    heatmaps: PathText | None
+    heatmaps: Text | None
     page: Page | None
     units: Units
-    beside: PathText | list[PathText] | None
-    num_best: Count
+    beside: Text | list[Text] | None
+    num_best: Annotated[int, Field(ge=1, le=1_000)]
     int8: bool
     block_size: Count
 
 
 class Align(OfARun, total=False):
-    run: PathText | None
-    src: PathText | None
-    tgt: PathText | None
-    gold: PathText | None
+    run: Text | None
+    src: Text | None
+    tgt: Text | None
+    gold: Text | None
     flip_gold: bool
-    output: PathText | None
+    output: Text | None
     weights: Weights | None
-    heatmaps: PathText | None
+    heatmaps: Text | None
     page: Page | None
     units: Units
-    alignment: PathText | None
+    alignment: Text | None
     method: Literal["argmax", "mutual", "threshold"]
     threshold: ZeroToOne
     reading: Literal["emitted", "fed"]
     layer: Whole | None
     head: Whole | None
     search: bool
-    reverse_run: PathText | None
+    reverse_run: Text | None
     symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 
 
 class Compare(TypedDict, total=False):
-    runs: PathText | list[PathText]
-    systems: list[PathText]
+    runs: Text | list[Text]
+    systems: list[Text]
     split: Split
-    refs: PathText | Annotated[list[PathText], Field(min_length=1)] | None
-    num_bootstrap: Whole
-    num_trials: Whole
+    refs: Text | Annotated[list[Text], Field(min_length=1)] | None
+    num_bootstrap: Trials
+    num_trials: Trials
     length_bounds: list[Count]
-    baseline: PathText | None
+    baseline: Text | None
     columns: Annotated[list[str], Field(min_length=1)] | None
-    output: PathText | None
+    output: Text | None
     formats: Annotated[list[Literal["png", "svg", "pdf"]], Field(min_length=1)]
     trusted: list[str]
 
 
 class Demo(OfARun, total=False):
-    run: PathText | Annotated[list[PathText], Field(min_length=1)]
-    host: Annotated[str, Field(min_length=1)]
+    run: Text | Annotated[list[Text], Field(min_length=1)]
+    host: Text
     port: Annotated[int, Field(ge=1, le=65535)]
     share: bool
 
 
 class Export(TypedDict, total=False):
-    run: PathText
+    run: Text
     format: Literal["ctranslate2", "transformers", "onnx", "safetensors"]
-    output: PathText
+    output: Text
     quantization: Literal["int8", "int16", "float16", "bfloat16"] | None
-    license: Annotated[str, Field(min_length=1)]
-    push: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None
-    checkpoint: PathText
+    license: Text
+    push: Annotated[str, _like(r"^[\w.-]+/[\w.-]+$", "give USER/NAME of the Hub")] | None
+    checkpoint: Text
     average: Count | None
     trusted: list[str]
 
@@ -226,7 +258,7 @@ class Benchmark(TypedDict, total=False):
     kernels: Kernels
     int8: bool
     seed: Seed
-    output: PathText | None
+    output: Text | None
     corpora: list[Count] | None
     speedrun: str | None
     target: float
@@ -234,7 +266,7 @@ class Benchmark(TypedDict, total=False):
         Annotated[list[Literal["lengths", "widths", "vocabularies", "corpora"]], Field(min_length=1)] | None
     )
     axes: Axes
-    compare: Annotated[list[PathText], Field(min_length=2, max_length=2)] | None
+    compare: Annotated[list[Text], Field(min_length=2, max_length=2)] | None
     trusted: list[str]
     data: Data
 
@@ -245,21 +277,12 @@ OF_COMMANDS: dict[str, Any] = {
 }
 
 
-def settle(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
-    """Check a command's own settings, and restore paths that YAML takes for numbers, as a directory called 2024.
+def settle(cfg: DictConfig, command: str) -> None:
+    """Check a command's own settings. Raises UserError naming the setting.
 
-    Settings of what is built, as the model, are checked where it is built. Raises UserError naming the setting.
+    Settings of what is built, as the model, are checked where it is built.
     """
     kinds = OF_COMMANDS[command]
-    paths = set(_paths(kinds))
-    for override in overrides:
-        key = key_of(override)
-        if override[0] != "~" and key in paths:
-            value = OmegaConf.select(cfg, key, throw_on_missing=False)
-            if OmegaConf.is_list(value):
-                OmegaConf.update(cfg, key, [str(each) for each in value])
-            elif isinstance(value, bool | int | float):
-                OmegaConf.update(cfg, key, override.partition("=")[2].strip())
     check_value(kinds, _values(kinds, cfg), "")
 
 
@@ -280,12 +303,26 @@ def _values(kinds: Any, cfg: DictConfig) -> dict[str, Any]:
     return found
 
 
-def _paths(kinds: Any, prefix: str = "") -> list[str]:
-    """The dotted keys of settings that are paths."""
-    found = []
+def flat_kinds(kinds: Any, prefix: str = "") -> dict[str, Any]:
+    """The declared type of each setting by its dotted key."""
+    found: dict[str, Any] = {}
     for name, kind in get_type_hints(kinds, include_extras=True).items():
-        if is_typeddict(kind):
-            found += _paths(kind, f"{prefix}{name}.")
-        elif _PATH in str(kind):
-            found.append(f"{prefix}{name}")
+        found |= flat_kinds(kind, f"{prefix}{name}.") if is_typeddict(kind) else {f"{prefix}{name}": kind}
     return found
+
+
+def text_settings(command: str) -> dict[str, set[type]]:
+    """The settings of a command that take text, a list of it, or both: `{"run": {str, list}, "name": {str}}`."""
+    kinds = flat_kinds(OF_COMMANDS[command])
+    return {key: found for key, kind in kinds.items() if (found := _text_kinds(kind))}
+
+
+def _text_kinds(kind: Any) -> set[type]:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _text_kinds(parts[0])
+    if origin is list:
+        return {list} if _text_kinds(parts[0]) else set()
+    if origin in (Union, UnionType):
+        return set().union(*map(_text_kinds, parts))
+    return {str} if kind is str else set()

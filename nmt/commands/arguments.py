@@ -1,0 +1,134 @@
+"""The command line before Hydra reads it: options, settings given twice, and quotes around text."""
+
+import functools
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+
+from nmt.commands.composing import CONFIGS
+from nmt.commands.reference import choices_of
+from nmt.commands.settings import text_settings
+from nmt.commands.suggesting import settings_of, suggest
+from nmt.environment import rank
+from nmt.errors import UserError
+from nmt.settings import INTERNAL, key_of
+
+HELP = ("--help", "-h")
+_FORMS = ("job", "hydra", "all")  # of --cfg
+
+
+def prepare(arguments: Sequence[str], command: str) -> list[str]:
+    """The arguments for Hydra: its options, then settings, text in quotes. Raises UserError for others."""
+    for text in (*arguments, os.getcwd()):
+        if re.search("[\ud800-\udfff]", text):  # bytes that Python could not decode
+            raise UserError(
+                f"{text} is not UTF-8: give it another name, or set PYTHONUTF8=1 if the terminal is at fault"
+            )
+    options, settings = _options(arguments, command)
+    for each in settings:
+        key, _, value = each.partition("=")
+        if not key_of(each) or (key == each and each[0] != "~"):
+            raise UserError(f"{each}: give settings as KEY=VALUE, without spaces{_meant(each, command)}")
+        if value in INTERNAL and (CONFIGS / key_of(each)).is_dir():
+            raise UserError(f"{each}: give one of {', '.join(choices_of(key_of(each)))}")
+        if re.match(r"\+*hydra\.(?!launcher|sweeper|verbose)", key) and rank() == 0:
+            raise UserError(
+                f"{each} has no effect in this program: give run_dir=DIR or log_dir=DIR for places"
+            )
+    if twice := [key for key, number in Counter(map(key_of, settings)).items() if number > 1]:
+        raise UserError(f"{twice[0]} is given twice: leave one of them out")
+    sweeps, texts = bool({"-m", "--multirun"} & set(options)), text_settings(command)
+    return options + [quoted(each, texts, sweeps=sweeps) for each in settings]
+
+
+def _options(arguments: Sequence[str], command: str) -> tuple[list[str], list[str]]:
+    """Options, each of those with a value before it, and all other arguments."""
+    options, settings = {}, []
+    waiting = iter(arguments)
+    for each in waiting:
+        name, equals, value = each.partition("=")
+        if not name.startswith("-"):
+            settings.append(each)
+        elif each in ("-m", "--multirun", "--resolve"):
+            options[name] = [name]
+        elif name in ("--cfg", "--config-dir"):
+            options[name] = [name, value if equals else next(waiting, "")]
+        else:
+            raise UserError(
+                f"{each}: settings have no dashes: give KEY=VALUE{_meant(name.strip('-'), command)}"
+            )
+    form = options.get("--cfg", ["", "job"])[1]
+    if form not in _FORMS:
+        raise UserError(
+            f"--cfg {form}: give --cfg job to print this command's settings, or one of {', '.join(_FORMS)}"
+        )
+    for one, other in ("-m", "--cfg"), ("--multirun", "--cfg"):
+        if one in options and other in options:
+            raise UserError(f"{one} and {other} do not go together: give one of them")
+    if "--resolve" in options and "--cfg" not in options:
+        raise UserError("--resolve has no effect without --cfg job: leave it out")
+    return [each for parts in options.values() for each in parts], settings
+
+
+def _meant(word: str, command: str) -> str:
+    """`: run=DIR` for a run directory, else the setting that a word without a value stands for."""
+    if (Path(word) / "config.yaml").is_file():
+        key = {"train": "resume", "compare": "runs"}.get(command, "run")
+        return f": {key}={word}"
+    key = re.split("[:= ]", word)[0].replace("-", "_")
+    return f": {key}=VALUE" if key in settings_of(command) else suggest(key, command)
+
+
+def quoted(argument: str, texts: Mapping[str, Collection[type]], *, sweeps: bool = False) -> str:
+    """KEY=VALUE with quotes around text that Hydra would not read as it is typed.
+
+    `texts` are the settings that take text, a list of it, or both. In a sweep a comma separates values.
+    """
+    key, equals, value = argument.partition("=")
+    kinds = texts.get(key_of(key), ())
+    parsed = _parsed(argument)
+    if not equals or value in ("", "null") or (parsed and (not kinds or value[0] in "'\"")):
+        return argument
+    if list in kinds and (inner := re.fullmatch(r"\[([^\[\]{}'\"]+)\]", value)):
+        return f"{key}=[{_quote_all(inner[1])}]"
+    if kinds == {list} or (value[0] in "[{" and (parsed or not kinds)):
+        return argument
+    if sweeps:
+        return (
+            argument
+            if parsed and parsed.is_sweep_override() and "(" in value
+            else f"{key}={_quote_all(value)}"
+        )
+    if "," in value and list in kinds and not Path(value).exists():
+        return f"{key}=[{_quote_all(value)}]"
+    return f"{key}={_quote(value)}"
+
+
+def _quote_all(values: str) -> str:
+    return ",".join(_quote(each.strip()) for each in values.split(","))
+
+
+def _quote(text: str) -> str:
+    """Text in Hydra's quotes, in which only backslashes before a quote or the end are doubled; ~ is the home folder."""
+    text = re.sub(
+        r"(\\*)('|\Z)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), os.path.expanduser(text)
+    )
+    return f"'{text}'"
+
+
+def _parsed(argument: str) -> Override | None:
+    try:
+        return _parser().parse_override(argument)
+    except HydraException:
+        return None
+
+
+@functools.cache
+def _parser() -> OverridesParser:
+    return OverridesParser.create()

@@ -1,0 +1,206 @@
+"""Each setting with its default and meaning, by the files of `configs/`, and its type, by its constructor; `--help`."""
+
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any, NamedTuple, get_type_hints
+
+import hydra
+import yaml
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter
+
+from nmt.commands.composing import CONFIGS
+from nmt.commands.settings import OF_COMMANDS, flat_kinds
+from nmt.errors import UserError
+from nmt.settings import GROUPS, INTERNAL
+
+# Keys that say how a file is composed, not what is built
+_COMPOSING = {"defaults", "hydra", "_target_", "_partial_", "_convert_", "reader"}
+_OF_A_MODEL = {"attention", "wiring", "normalizer", "content"}  # which the choices of model bring
+
+
+class Settings(NamedTuple):
+    """A file of settings: its first comment, the target that it builds, and key, value and comment of each setting."""
+
+    head: str
+    target: str | None
+    rows: list[tuple[str, Any, str]]
+
+
+def read_settings(file: Path) -> Settings:
+    """The settings of a file; keys stand within its group, as `wandb.project` of `# @package logger.wandb`."""
+    lines = file.read_text("utf-8").splitlines()
+    head = " ".join(line[1:].strip() for line in lines if line.startswith("#") and "@package" not in line)
+    comments: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    for line in lines:
+        if found := re.match(r"( *)([\w@/]+):(?: |$)", line):
+            path = [each for each in path if each[0] < len(found[1])] + [(len(found[1]), found[2])]
+            comments[".".join(name for _, name in path)] = line.partition(" # ")[2].strip()
+        elif path and (more := re.match(r"\s+# (.*)", line)):
+            comments[".".join(name for _, name in path)] += f" {more[1].strip()}"
+    tree = yaml.safe_load("\n".join(lines)) or {}
+    rows = [(f"{_package(file)}{key}", value, comments.get(key, "")) for key, value in _leaves(tree)]
+    return Settings(head, tree.get("_target_"), rows)
+
+
+def _package(file: Path) -> str:
+    """What stands before a file's keys, within its group: `wandb.` where the file is of `# @package logger.wandb`."""
+    found = re.match(rf"# @package {file.parent.name}\.(\w+)", file.read_text("utf-8"))
+    return f"{found[1]}." if found else ""
+
+
+def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if key in _COMPOSING:
+            continue
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def say_type(kind: Any) -> str:
+    """A type with its range, in words: `integer ≥ 1`, `number ≥ 0 and < 1`, `unigram or bpe`."""
+    try:
+        schema = TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True)).json_schema()
+    except PydanticUserError:
+        return ""  # an object that another group builds
+    return _say_schema(schema)
+
+
+def _say_schema(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(filter(None, map(_say_schema, schema["anyOf"]))))
+    if "enum" in schema or "const" in schema:
+        return " or ".join(f"`{each}`" for each in schema.get("enum", [schema.get("const")]))
+    name = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false",
+            "null": "null", "array": "list", "object": "mapping"}.get(schema.get("type", ""), "")  # fmt: skip
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    bounds = [
+        f"{sign} {'2^32' if schema[key] == 2**32 else format(schema[key], ',' if schema[key] > 1 else 'g')}"
+        for key, sign in signs.items()
+        if key in schema
+    ]
+    if name == "list" and "items" in schema:
+        kind, _, limits = _say_schema(schema["items"]).partition(" ")
+        name = f"list of {kind}{'' if kind.startswith('`') else 's'} {limits}".strip()
+    return f"{name} {' and '.join(bounds)}".strip()
+
+
+def types_of_command(kinds: Any) -> dict[str, str]:
+    """The types of a command's own settings."""
+    return {key: say_type(kind) for key, kind in flat_kinds(kinds).items()}
+
+
+def types_of_choice(file: Path) -> dict[str, str]:
+    """The types of a choice's settings: of the arguments of its target, of its reader's, and of those of its parts."""
+    tree = yaml.safe_load(file.read_text("utf-8")) or {}
+    found: dict[str, str] = {}
+    for each in tree.get("defaults", []):
+        found |= types_of_choice(file.with_name(f"{each}.yaml")) if isinstance(each, str) else {}
+    parts = [(f"{name}.", part) for name, part in tree.items()]
+    for prefix, part in ((_package(file), tree), ("", tree.get("reader")), *parts):
+        if isinstance(part, dict):
+            found |= {f"{prefix}{name}": kind for name, kind in _types_of(part.get("_target_")).items()}
+    declared = get_type_hints(OF_COMMANDS["train"]).get(file.parent.name)
+    return found if declared is None else found | types_of_command(declared)
+
+
+def _types_of(target: str | None) -> dict[str, str]:
+    """The types of a target's arguments; none where it declares none, as torch and Lightning."""
+    if target is None or not target.startswith("nmt."):
+        return {}
+    parameters = inspect.signature(hydra.utils.get_object(target), eval_str=True).parameters
+    return {
+        name: say_type(each.annotation)
+        for name, each in parameters.items()
+        if each.annotation is not inspect.Parameter.empty
+    }
+
+
+def files_of(group: str) -> list[Path]:
+    """The files of a group's choices, the settings that they share first."""
+    return sorted((CONFIGS / group).glob("*.yaml"), key=lambda file: (file.stem != "base", file.stem))
+
+
+def choices_of(group: str) -> list[str]:
+    """The choices of a group that a person may make."""
+    return [file.stem for file in files_of(group) if file.stem not in INTERNAL]
+
+
+def groups_of(command: str) -> list[str]:
+    """The groups that a command has choices of."""
+    defaults = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text("utf-8"))["defaults"]
+    names = {name for each in defaults if isinstance(each, dict) for name in each}
+    return [each.name for each in GROUPS if each.name in names | (_OF_A_MODEL if "model" in names else set())]
+
+
+def help_of(command: str, words: Sequence[str]) -> str:
+    """The help of a command: its uses, groups and own settings; with words, the settings of a group or about them."""
+    file = CONFIGS / f"{command}.yaml"
+    groups = [each for each in GROUPS if each.name in groups_of(command)]
+    if words:
+        return _help_about(" ".join(words), command, groups_of(command))
+    lines = [yaml.safe_load(file.read_text("utf-8"))["hydra"]["help"]["template"]]
+    if groups:
+        lines.append("Groups, chosen with GROUP=CHOICE (--help GROUP lists the settings of each choice):")
+        lines += [
+            _fill(f"  {each.name:<11} {each.what}: {', '.join(choices_of(each.name))}", 14) for each in groups
+        ]
+        lines.append("")
+    types = types_of_command(OF_COMMANDS[command])
+    lines.append("Settings, changed with KEY=VALUE:")
+    lines += [_line(*row, types) for row in read_settings(file).rows]
+    lines.append(
+        "\n-m runs every combination of values separated by commas, --cfg job prints all settings without running,"
+        "\n--help WORD lists the settings about a word."
+    )
+    return "\n".join(lines)
+
+
+def _help_about(words: str, command: str, groups: Sequence[str]) -> str:
+    lines = []
+    group, _, choice = words.partition("=")
+    is_group = group in groups and (not choice or choice in choices_of(group))
+    own = CONFIGS / f"{command}.yaml"
+    for file in [own, *(file for name in groups if name != "experiment" for file in files_of(name))]:
+        name, read = file.parent.name if file != own else "", read_settings(file)
+        if is_group and (name != group or choice not in ("", file.stem)):
+            continue
+        title = "" if file == own else f"{name}={file.stem}"
+        rows = [(f"{name}.{key}" if name else key, value, said) for key, value, said in read.rows]
+        if not is_group:
+            rows = [row for row in rows if words.partition("=")[0].lower() in f"{row[0]} {row[2]}".lower()]
+        if rows or is_group or words == file.stem:
+            types = (
+                {f"{name}.{key}": kind for key, kind in types_of_choice(file).items()}
+                if name
+                else types_of_command(OF_COMMANDS[command])
+            )
+            lines += ["", _fill(f"{title}  {read.head}", 2), *(_line(*row, types) for row in rows)]
+    if not lines:
+        raise UserError(
+            f"--help {words}: no group and no setting of this command is about it; --help alone lists them"
+        )
+    return "\n".join(lines[1:])
+
+
+def _line(key: str, value: Any, comment: str, types: dict[str, str]) -> str:
+    said = "REQUIRED" if value == "???" else say_value(value)
+    kind = types.get(key, "").replace("`", "")
+    return _fill(f"  {f'{key}={said}':<30} {comment}{f' ({kind})' if kind else ''}", 33)
+
+
+def say_value(value: Any) -> str:
+    return (
+        yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1000)
+        .split("\n...")[0]
+        .strip()
+    )
+
+
+def _fill(line: str, indent: int) -> str:
+    return fill(line, 110, subsequent_indent=" " * indent)
