@@ -85,8 +85,8 @@ reproduction: setup      ## the comparison with the papers in docs/results on th
 speedrun: setup         ## Multi30k to 36.0 BLEU beside a plain PyTorch loop, three rounds; ARGS=data.path=DIR reads a local copy
 	$(BIN)/python scripts/benchmark.py speedrun=multi30k_speedrun data=multi30k output=logs/speedrun.json $(ARGS)
 
-demo: setup             ## play with the newest run in a browser: http://localhost:7860
-	$(BIN)/python scripts/demo.py run="$$(dirname "$$(ls -td $$(find logs -name checkpoints) | head -1)")" $(ARGS)
+demo: setup             ## play with the newest finished run in a browser: http://localhost:7860
+	$(BIN)/python scripts/demo.py $(ARGS)
 
 tensorboard: setup      ## watch the runs on http://localhost:6006
 	$(BIN)/tensorboard --logdir logs --samples_per_plugin images=200

@@ -1,6 +1,7 @@
 """The exceptions for faults that the user can mend, and their text as one line."""
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,15 @@ class WriteError(UserError):
         super().__init__(f"{path}: cannot write ({error.strerror or error}){f': {advice}' if advice else ''}")
 
 
+_IS_CHECKOUT = (Path(__file__).resolve().parents[1] / "pyproject.toml").is_file()
+
+
 def install(extra: str) -> str:
     """The command that installs an extra of this package: in a checkout, or for an installed wheel."""
-    checkout = Path(__file__).resolve().parents[1]
-    return (
-        f"pip install -e '.[{extra}]'"
-        if (checkout / "pyproject.toml").is_file()
-        else f"pip install 'nmt[{extra}]'"
-    )
+    return f"pip install -e '.[{extra}]'" if _IS_CHECKOUT else f"pip install 'nmt[{extra}]'"
+
+
+def command(name: str) -> str:
+    """A command of this package as it is typed: a script of a checkout, or one of `nmt`, if that is in use."""
+    by_script = _IS_CHECKOUT and "NMT_COMMAND" not in os.environ
+    return f"python scripts/{name}.py" if by_script else f"nmt {name}"

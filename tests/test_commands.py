@@ -20,6 +20,7 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt import alignment, plotting
+from nmt.commands import entry
 from nmt.commands.entry import COMMANDS
 from nmt.data.lines import decoded
 from nmt.decoding import DecodingSettings
@@ -610,6 +611,32 @@ MORE = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "fragment"),
+    [
+        (["--help"], 0, "evaluate   Score a trained run"),
+        (["help"], 0, "nmt COMMAND"),
+        (["--version"], 0, "nmt 0."),
+        (["trian"], 1, "no such command trian: did you mean nmt train?"),
+        ([], 1, "there is no command: give one of train,"),
+        (["train", "--help", "nosuch"], 1, "nmt train: error: --help nosuch"),
+        (["translate", "--help", "beam_size"], 0, "decoding.beam_size=5"),
+    ],
+)
+def test_nmt_says_which_commands_there_are(arguments, status, fragment, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["nmt", *arguments])
+    monkeypatch.delenv("NMT_COMMAND", raising=False)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    found = 0
+    try:
+        entry.main()
+    except SystemExit as end:
+        found = end.code if isinstance(end.code, int) else print(end.code) or 1
+    monkeypatch.delenv("NMT_COMMAND", raising=False)
+    said = capsys.readouterr()
+    assert (found, fragment in said.out + said.err) == (status, True), said
+
+
 @pytest.mark.parametrize("cases", [LIGHT, pytest.param(MORE, marks=pytest.mark.slow)], ids=["some", "more"])
 def test_help_and_refusals_that_need_no_model_import_no_library_of_models(cases):
     asked = json.dumps([arguments for arguments, _ in cases])
@@ -659,6 +686,11 @@ def test_the_commands_work_from_a_wheel(tmp_path):
         return subprocess.run(command, cwd=tmp_path / "empty", env=environment, capture_output=True)
 
     help_of_train = nmt("train", "--help")
-    assert (help_of_train.returncode, b"luong_general" in help_of_train.stdout) == (0, True)
+    assert (help_of_train.returncode, b"nmt train attention=luong_general" in help_of_train.stdout) == (
+        0,
+        True,
+    )
+    version = nmt("--version")
+    assert (version.returncode, version.stdout.startswith(b"nmt 0.")) == (0, True)
     refused(nmt("translate", "run=nowhere"), "nowhere: no such run directory")
     assert not list((tmp_path / "empty").iterdir())

@@ -36,7 +36,7 @@ from nmt.files import write_together
 from nmt.run.building import build, build_translator
 from nmt.run.data import read_splits
 from nmt.run.directory import Run
-from nmt.run.files import claimed, write_atomically
+from nmt.run.files import claimed, newest_run, write_atomically
 from nmt.run.scores import write_scores
 from nmt.training import resume, scoring
 from nmt.training.callbacks import AtomicCheckpointIO, TensorBoard
@@ -993,6 +993,19 @@ def test_a_run_that_leaves_nothing_leaves_no_folder_but_one_that_was_there(tmp_p
     with claimed(tmp_path / "mine", may_rename=False):
         pass
     assert (tmp_path / "mine").is_dir()
+
+
+def test_the_newest_run_is_one_that_was_scored(tmp_path):
+    with pytest.raises(UserError, match="run is required"):
+        newest_run(tmp_path)
+    for number, name in enumerate(("old", "new", "unfinished", "evaluation")):
+        if name != "evaluation":
+            (tmp_path / name / "checkpoints").mkdir(parents=True)
+        if name != "unfinished":
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / "metrics.json").touch()
+            os.utime(tmp_path / name / "metrics.json", (number, number))
+    assert newest_run(tmp_path) == tmp_path / "new"
 
 
 def test_the_log_of_a_run_waits_for_its_configuration(tmp_path):

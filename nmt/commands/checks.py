@@ -22,7 +22,7 @@ from nmt.commands.suggesting import settings_of, suggest
 from nmt.comparison.runs import read_runs
 from nmt.errors import UserError, install
 from nmt.export import NEEDS
-from nmt.run.files import check_folders, check_run, load_config, stored_settings
+from nmt.run.files import check_folders, check_run, load_config, newest_run, stored_settings
 from nmt.settings import key_of, say
 
 OF_OTHER_MEASUREMENTS = (
@@ -148,7 +148,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for settings that do not go together, and for a run that is not there."""
     for key in map(key_of, overrides):
         if key.startswith("data.") and key.split(".")[1] in OF_TRAINING:
-            raise UserError(f"{key} is for training: evaluate.py takes a split as it is; leave it out")
+            raise UserError(f"{key} is for training: a split is scored as it is; leave it out")
     if cfg.src is not None and cfg.refs is None and cfg.hypotheses is None:
         raise UserError(f"src={cfg.src} needs refs=FILE to score against, or hypotheses=FILE to score")
     for given, idle in (("src", ("split", "data")), ("hypotheses", ("decoding",))):
@@ -250,6 +250,8 @@ def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError without gradio, and for a run that is not there."""
     if find_spec("gradio") is None:
         raise UserError(f"the demo needs gradio: {install('demo')}")
+    if cfg.run is None:
+        cfg.run = str(newest_run(Path("logs")))
     check_run(cfg)
     take_stored(cfg, "decoding", overrides)
 

@@ -17,6 +17,7 @@ def demo(cfg: DictConfig) -> None:
     explorers = []
     for path in [cfg.run] if isinstance(cfg.run, str) else cfg.run:
         run = Run.load(path, **how)
+        print(f"showing {path}")
         check_decoding(decoding, run.translator, num_best=1)
         explorers.append(Explorer(run, decoding))
     launch(build_app(explorers), host=cfg.host, port=cfg.port, share=cfg.share)

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 from nmt.commands.composing import CONFIGS
 from nmt.commands.settings import OF_COMMANDS, flat_kinds
 from nmt.errors import UserError
+from nmt.errors import command as typed
 from nmt.settings import GROUPS, INTERNAL
 
 # Keys that say how a file is composed, not what is built
@@ -80,7 +81,7 @@ def _say_schema(schema: dict[str, Any]) -> str:
             "null": "null", "array": "list", "object": "mapping"}.get(schema.get("type", ""), "")  # fmt: skip
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     bounds = [
-        f"{sign} {'2^32' if schema[key] == 2**32 else format(schema[key], ',' if schema[key] > 1 else 'g')}"
+        f"{sign} {schema[key]:,}".removesuffix(".0").replace(f"{2**32:,}", "2^32")
         for key, sign in signs.items()
         if key in schema
     ]
@@ -144,7 +145,8 @@ def help_of(command: str, words: Sequence[str]) -> str:
     groups = [each for each in GROUPS if each.name in groups_of(command)]
     if words:
         return _help_about(" ".join(words), command, groups_of(command))
-    lines = [yaml.safe_load(file.read_text("utf-8"))["hydra"]["help"]["template"]]
+    uses = yaml.safe_load(file.read_text("utf-8"))["hydra"]["help"]["template"]
+    lines = [re.sub(r"python scripts/(\w+)\.py", lambda found: typed(found[1]), uses)]
     if groups:
         lines.append("Groups, chosen with GROUP=CHOICE (--help GROUP lists the settings of each choice):")
         lines += [

@@ -215,7 +215,7 @@ class Compare(TypedDict, total=False):
 
 
 class Demo(OfARun, total=False):
-    run: Text | Annotated[list[Text], Field(min_length=1)]
+    run: Text | Annotated[list[Text], Field(min_length=1)] | None
     host: Text
     port: Annotated[int, Field(ge=1, le=65535)]
     share: bool

@@ -44,7 +44,7 @@ def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[
     if metrics.digest(sources, references) != run.metrics.get("references"):
         raise UserError(
             f"{run.directory} was scored on other sentences than its data now hold: score it again"
-            f" (python scripts/evaluate.py run={run.directory}), or give refs=FILE"
+            f" ({command('evaluate')} run={run.directory}), or give refs=FILE"
         )
     return sources, references
 

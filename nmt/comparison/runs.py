@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.data.lines import read_lines
-from nmt.errors import UserError, printable
+from nmt.errors import UserError, command, printable
 from nmt.run.files import find_runs, load_config, runs_under, score_files
 from nmt.settings import check_value, flat
 
@@ -136,7 +136,7 @@ def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
 def how_to_score(directory: Path) -> str:
     """Advice to score a run directory, or again what stands apart from its run."""
     apart = not (directory / "config.yaml").is_file()
-    return f"score it with: python scripts/evaluate.py run={f'RUN_DIR output={directory}' if apart else directory}"
+    return f"score it with: {command('evaluate')} run={f'RUN_DIR output={directory}' if apart else directory}"
 
 
 def group_runs(labels: Sequence[str], seeds: Sequence[str]) -> dict[str, list[int]]:

@@ -21,7 +21,7 @@ from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unknown import unknown_message
-from nmt.errors import UserError
+from nmt.errors import UserError, command
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class TranslationDataModule(L.LightningDataModule):
         if self.guided and "alignment" not in splits["train"].column_names:
             raise UserError(
                 "guided_alignment needs alignments of the training text, and the data have none: add a column "
-                "alignment or a file train.align, which scripts/align.py writes"
+                f"alignment or a file train.align, which {command('align')} writes"
             )
         for split in splits.keys() - {"train"}:
             if shared := pairs.count_shared(splits[split], splits["train"]):

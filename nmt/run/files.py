@@ -255,6 +255,14 @@ def score_files(directory: Path, split: str) -> tuple[Path, Path]:
     return directory / f"metrics{suffix}.json", directory / f"hypotheses{suffix}.txt"
 
 
+def newest_run(folder: Path) -> Path:
+    """The run that was scored last in a folder of runs. Raises UserError if there is none."""
+    scored = [file for file in folder.rglob("metrics.json") if (file.parent / "checkpoints").is_dir()]
+    if not scored:
+        raise UserError(f"run is required: give run=RUN_DIR; {folder}/ has no finished run")
+    return max(scored, key=lambda file: file.stat().st_mtime).parent
+
+
 def find_runs(runs: Any) -> list[Path]:
     """Run directories that `runs` names, one or a list: directories, their parents, or globs. Each comes once, those of
     one glob or parent by their numbers (`_9` before `_10`). A match of a glob comes even if it holds no run.
@@ -271,7 +279,7 @@ def find_runs(runs: Any) -> list[Path]:
         under = [runs_under(directory) for directory in directories]
         if not any(under):
             raise UserError(
-                f"runs: {pattern}: no run directory there (one with a config.yaml; name evaluate.py's output= itself)"
+                f"runs: {pattern}: no run directory there (with a config.yaml; name an evaluation's output= itself)"
             )
         for directory, inside in zip(directories, under, strict=True):
             for run in inside or [directory]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from nmt.errors import command
 from nmt.run.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,9 +24,8 @@ def provenance(command: str | None, device: torch.device) -> dict[str, Any]:
 
 
 def typed(script: str, overrides: Sequence[str]) -> str:
-    """A command as it is typed: `python scripts/train.py attention=bahdanau`, or `nmt train …` under `nmt`."""
-    start = ["nmt", script] if "NMT_COMMAND" in os.environ else ["python", f"scripts/{script}.py"]
-    return shlex.join([*start, *overrides])
+    """A command as it is typed: `python scripts/train.py attention=bahdanau`, or `nmt train …`."""
+    return " ".join([command(script), *map(shlex.quote, overrides)])
 
 
 def commands_of(run_dir: Path) -> str | None:

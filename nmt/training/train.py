@@ -20,7 +20,7 @@ from nmt import kernels
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer, model_files
 from nmt.environment import rank
-from nmt.errors import UserError
+from nmt.errors import UserError, command
 from nmt.run import provenance
 from nmt.run.building import build, build_parts, build_translator, check, reads_lowercase
 from nmt.run.data import read_splits, stored_data
@@ -328,7 +328,7 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
         if idle := [line for line in changes if line.startswith(("decoding.", "metrics."))]:
             raise UserError(
                 f"{run_dir} has finished ({reason}), and its scores are in {scored.name}: {'; '.join(idle)} would "
-                "change nothing. evaluate.py scores it with other settings"
+                f"change nothing. {command('evaluate')} scores it with other settings"
             )
         print(
             f"{run_dir} has finished ({reason}); its scores are in {scored.name}, its best checkpoint is best.ckpt"
