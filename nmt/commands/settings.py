@@ -33,7 +33,9 @@ Name = Annotated[
 ]
 Page = Annotated[Text, _like(r"\.html$", "give a file that ends in .html")]
 Weights = Annotated[Text, _like(r"\.npz$", "give a file that ends in .npz")]
-Split = Literal["train", "val", "test"] | Annotated[str, _like("^test", "or a test set, test.1 or test_2017")]
+Split = (
+    Literal["train", "val", "test"] | Annotated[str, _like("^test", "the name of a test set, as test_2017")]
+)
 Trials = Annotated[int, Field(ge=0, le=1_000_000)]
 Kernels = Literal["fast", "plain"]
 Counts = Annotated[list[Count], Field(min_length=1)]

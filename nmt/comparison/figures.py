@@ -13,7 +13,7 @@ from nmt import alignment, metrics
 from nmt.comparison.runs import ScoredRun, group_runs, label_runs, label_systems
 from nmt.comparison.significance import compare_systems, paired_tests
 from nmt.data.corpus import references_of
-from nmt.errors import UserError, printable
+from nmt.errors import UserError, command, printable
 from nmt.run.data import read_whole, stored_data
 from nmt.settings import flat
 
