@@ -310,7 +310,7 @@ REFUSED = {
     "two files for one": ("translate", ["output=[a,b]"], rf'output=\["a", "b"\]: Input {TEXT}'),
     "an empty path": ("translate", ["output="], "output=: String should have at least 1 character"),
     "a score": ("translate", ["decoding.beam_size=0"], "decoding.beam_size=0: Input should be greater"),
-    "another split": ("evaluate", ["split=dev"], "split=dev: Input should be 'train', 'val' or 'test', or the name of a test set"),
+    "another split": ("evaluate", ["split=dev"], "split=dev: Input should be 'train', 'val' or 'test', or the name"),
     "a name that leaves the folder of runs": ("train", ["name=../../x"], r"name=\.\./\.\./x: .* log_dir"),
     "a name from the root": ("train", ["name=/x"], "name=/x: .* log_dir"),
     "no name": ("train", ["name="], "name=: String should have at least 1 character"),
