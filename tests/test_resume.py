@@ -18,6 +18,7 @@ import hydra
 import lightning as L
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from nmt.commands.starting import arguments_for_training
 from nmt.data import grammar
@@ -645,6 +646,22 @@ def ended(wait_count=0, seconds=0.0, monitor="val/bleu"):
     stopping = {f"EarlyStopping{ {'monitor': monitor, 'mode': 'max'} }": {"wait_count": wait_count}}
     timer = {"Timer": {"time_elapsed": {"train": seconds}}}
     return {"loops": {"fit_loop": progress}, "global_step": 5, "callbacks": stopping | timer}
+
+
+def test_a_group_that_is_chosen_anew_takes_its_defaults_from_the_stored_run():
+    stored = {
+        "data": {"tgt_lang": "zh", "tokenizer": {"lowercase": True}},
+        "decoding": {"max_length_ratio": 3.5},
+        "metrics": {},
+    }
+    cfg = compose(["resume=RUN", "name=other", "metrics=translation", "decoding=greedy"])
+    resume.settle_defaults(cfg, stored, ["resume", "metrics", "decoding"])
+    wanted = OmegaConf.to_container(cfg.metrics, resolve=True)
+    assert (wanted["bleu"]["tokenize"], wanted["bleu"]["lowercase"]) == ("zh", True)
+    assert (cfg.decoding.beam_size, cfg.decoding.max_length_ratio) == (1, 3.5)
+    cfg = compose(["resume=RUN", "name=other", "data.tgt_lang=de", "decoding.max_length_ratio=2"])
+    resume.settle_defaults(cfg, stored, ["data.tgt_lang", "decoding.max_length_ratio"])
+    assert (cfg.data.tgt_lang, cfg.decoding.max_length_ratio) == ("de", 2)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from omegaconf import DictConfig, OmegaConf
 
 from nmt.errors import UserError
 from nmt.run.checkpoints import BROKEN
@@ -116,6 +117,15 @@ def changed(
         if not key.startswith("data.reader."):
             lines.append(f"{key}: {_said(old)} -> {_said(new)}")
     return config, lines
+
+
+def settle_defaults(cfg: DictConfig, stored: dict[str, Any], given: Iterable[str]) -> None:
+    """Set, for groups that are chosen anew, what their defaults take from the data and the training text."""
+    for key in {"data.tgt_lang", "data.tokenizer.lowercase", "decoding.max_length_ratio"} - set(given):
+        if (value := _get(stored, key)) is not _ABSENT and (
+            key.startswith("data.") or OmegaConf.select(cfg, key) is None
+        ):
+            OmegaConf.update(cfg, key, value)
 
 
 def moved(config: Any, old: str, new: str) -> Any:

@@ -297,6 +297,7 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
         raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no run_dir")
     stored = resume.moved(loaded, loaded["run_dir"], str(run_dir))
     cfg.run_dir = str(run_dir)
+    resume.settle_defaults(cfg, stored, keys)
     wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
     keys_given = [key for key in keys if key not in ("resume", "trusted")]
     config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]
