@@ -252,9 +252,13 @@ def test_a_run_on_lower_cased_text_reads_any_case_and_is_scored_without(run_dir,
     assert run_composed("evaluate", f"run={directory}", again, "decoding=greedy").status == 0
     found = json.loads((workspace / "again" / "metrics.json").read_text("utf-8"))
     assert [found[name] for name in ("bleu", "chrf")] == [scores[name] for name in ("bleu", "chrf")]
-    runs = f"runs=[{run_dir},{directory}]"  # the other's text has its case: both are scored without
-    refused(run_composed("compare", runs, cased), says)
-    ended = run_composed("compare", runs, "num_bootstrap=20", "num_trials=20", f"output={workspace / 'both'}")
+    runs = f"runs=[{run_dir},{directory}]"  # the other's text has its case
+    refused(run_composed("compare", runs), str(run_dir), str(directory), "bleu.lowercase", "metrics=")
+    both = [runs, "metrics=translation"]  # both are scored without
+    refused(run_composed("compare", *both, cased), says)
+    ended = run_composed(
+        "compare", *both, "num_bootstrap=20", "num_trials=20", f"output={workspace / 'both'}"
+    )
     assert ended.status == 0, ended.err
     rows = json.loads((workspace / "both" / "comparison.json").read_text("utf-8"))["runs"]
     assert all("case:lc" in row[f"{name}_signature"] for row in rows for name in ("bleu", "chrf"))

@@ -14,12 +14,13 @@ from omegaconf import OmegaConf
 
 from nmt import metrics
 from nmt.comparison.runs import read_run
-from nmt.data.corpus import read_files, references_of
+from nmt.data.corpus import read_files
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.layout import Languages, find
 from nmt.data.pairs import length_ratio
 from nmt.decoding import BEAM, Constraints, DecodingSettings
 from nmt.run.checks import count_above_limit
+from nmt.run.data import references_of
 from nmt.run.directory import Run
 from nmt.run.files import find_runs
 from nmt.training.callbacks import ScoreValidation

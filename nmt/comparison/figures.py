@@ -12,9 +12,8 @@ import numpy as np
 from nmt import alignment, metrics
 from nmt.comparison.runs import ScoredRun, group_runs, label_runs, label_systems
 from nmt.comparison.significance import compare_systems, paired_tests
-from nmt.data.corpus import references_of
 from nmt.errors import UserError, command, printable
-from nmt.run.data import read_whole, stored_data
+from nmt.run.data import read_whole, references_of, stored_data
 from nmt.settings import flat
 
 Row = dict[str, Any]  # one run's figures by their names in the CSV file

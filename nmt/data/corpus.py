@@ -109,14 +109,6 @@ def with_references(dataset: Dataset, sets: list[list[str]]) -> Dataset:
     return dataset.add_column("references", rows) if sets else dataset
 
 
-def references_of(dataset: Dataset) -> list[list[str]]:
-    """The references of a split: its targets, then each further set of references."""
-    sets = [list(dataset["tgt"])]
-    if "references" in dataset.column_names:
-        sets += map(list, zip(*dataset["references"], strict=True))
-    return sets
-
-
 def _key(*parts: Any) -> str:
     """A digest of all that rows follow from."""
     return hashlib.sha256(repr((_READER_VERSION, *parts)).encode()).hexdigest()

@@ -48,3 +48,11 @@ def read_whole(
     if OmegaConf.select(whole, "reader.streaming") is not None:
         whole.reader.streaming = None
     return read_splits(whole, splits, trusted=trusted)
+
+
+def references_of(dataset: Any) -> list[list[str]]:
+    """The references of a split: its targets, then each further set of references."""
+    sets = [list(dataset["tgt"])]
+    if "references" in dataset.column_names:
+        sets += map(list, zip(*dataset["references"], strict=True))
+    return sets

@@ -9,7 +9,6 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import alignment, metrics
-from nmt.data.corpus import references_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unknown import UnknownCharacters
 from nmt.decoding import BEAM, DecodingSettings
@@ -19,7 +18,7 @@ from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.aligning import AligningModel
 from nmt.run.building import build, build_parts, build_translator, quantise, reads_lowercase
 from nmt.run.checks import check_case
-from nmt.run.data import read_whole, stored_data
+from nmt.run.data import read_whole, references_of, stored_data
 from nmt.run.device import pick_device
 from nmt.run.files import checkpoint_file, files_to_average, load_config
 from nmt.run.translating import TranslatingModel

@@ -6,10 +6,10 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from nmt import metrics, plotting, ranks
-from nmt.data.corpus import references_of
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
 from nmt.errors import UserError
+from nmt.run.data import references_of
 from nmt.settings import Whole
 from nmt.training.callbacks.trackers import log_image, log_table
 
