@@ -1,6 +1,7 @@
 """The end of a schedule in a run that time limits."""
 
 import logging
+import math
 from typing import Any
 
 import lightning as L
@@ -22,13 +23,15 @@ class EndScheduleWithTime(Callback):
     def __init__(self) -> None:
         self._timer: Timer | None = None
         self._start = (0, 0.0)  # step and seconds when this process began
-        self._measured: dict[str, float] | None = None
+        self._measured = {"seconds_per_step": 0.0, "max_time": 0.0, "total_steps": 0.0}  # zeros: not yet
 
     def state_dict(self) -> dict[str, Any]:
-        return {"measured": self._measured}
+        return dict(self._measured)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._measured = state_dict["measured"]
+        measured = {name: float(state_dict[name]) for name in self._measured}
+        if all(map(math.isfinite, measured.values())):
+            self._measured = measured
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if not takes_total_steps(pl_module.scheduler_factory):
@@ -37,7 +40,7 @@ class EndScheduleWithTime(Callback):
         self._timer = next(iter(timers), None)
         if self._timer is not None:
             self._start = (trainer.global_step, trainer.strategy.broadcast(self._timer.time_elapsed()))
-            if self._measured is not None:
+            if self._measured["seconds_per_step"] > 0:
                 pl_module.end_schedule(self._total_steps())
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
@@ -48,7 +51,7 @@ class EndScheduleWithTime(Callback):
 
     def _measure(self, trainer: L.Trainer, pl_module: Any, *, share: float) -> None:
         """Measure once more than this share of the time has passed since this process began."""
-        if self._timer is None or self._measured is not None:
+        if self._timer is None or self._measured["seconds_per_step"] > 0:
             return
         first, start = self._start
         now = trainer.strategy.broadcast(self._timer.time_elapsed())
@@ -69,7 +72,7 @@ class EndScheduleWithTime(Callback):
         pl_module.end_schedule(self._total_steps())
 
     def _total_steps(self) -> int:
-        assert self._measured is not None
         assert self._timer is not None
         more = float(self._timer._duration or 0) - self._measured["max_time"]
-        return max(1, round(self._measured["total_steps"] + more / self._measured["seconds_per_step"]))
+        steps = self._measured["total_steps"] + more / self._measured["seconds_per_step"]
+        return round(min(max(1.0, steps), 1e15))
