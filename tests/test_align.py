@@ -200,7 +200,7 @@ def test_both_directions_are_read_by_the_same_layer_head_and_reading(transformer
     )
     given = {"src": files["src"], "tgt": files["tgt"], "gold": files["gold"]}
     align(run=transformer, reverse_run=transformer, **given, layer=1, head=0, reading="fed")
-    assert asked == [{"layer": 1, "head": 0, "reading": "fed", "units": "words"}] * 2
+    assert asked == [{"layer": 1, "head": 0, "reading": "fed", "units": "words", "first_line": 1}] * 2
 
 
 def test_the_run_s_own_direction_comes_first_in_symmetrising(gru, tmp_path_factory, files, monkeypatch):

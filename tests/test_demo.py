@@ -169,7 +169,7 @@ def test_what_is_explored_is_what_the_run_translates(name, runs):
     assert [each.text for each in found.best.others] == [each.text for each in expected.others]
     assert found.labels[-1] == END
     np.testing.assert_allclose(found.sentence().weights, expected.weights, atol=1e-5)
-    T, S = len(found.ids), len(found.source_words)
+    T, S = len(found.ids), len(found.source.groups)
     assert found.sentence("pieces", 0, 1).weights.shape == (T, S)
     assert len(found.sentence("pieces").source) == S
     *_, greedy = explorer.stream(LINE)
@@ -255,7 +255,7 @@ def test_without_attention_the_words_that_are_drawn_can_be_chosen(tmp_path):
     explorer = Explorer(Run.load(make_run(tmp_path, "attention=none", *SMALL), device="cpu"), SHORT)
     found = explorer.explore(LINE)
     number = len(found.sentence("pieces").target) - 1
-    assert found.position("pieces", number) == found.target_words.index(number)
+    assert found.position("pieces", number) == found.target.groups.index(number)
 
 
 def test_what_a_person_is_told_in_the_browser_is_no_traceback_on_the_terminal(runs):

@@ -321,7 +321,9 @@ def test_a_word_without_end_leaves_room_for_the_weights():
 
 def test_a_page_tells_a_browser_its_languages(tmp_path):
     sentence = plotting.Sentence(np.eye(2), ["a", "b"], ["c", "d"])
-    plotting.write_page({1: sentence}, tmp_path / "page.html", title="x", languages=("en", "vi"))
+    written = plotting.Page()
+    written.add(sentence)
+    written.write(tmp_path / "page.html", title="x", languages=("en", "vi"))
     page = Page((tmp_path / "page.html").read_text("utf-8"))
     assert page.find("th", scope="row", lang="vi") == ["c", "d"]
     assert page.find("th", scope="col", lang="en") == ["a", "b"]

@@ -15,26 +15,19 @@ from nmt.files import replacing
 
 LONGEST_LABEL = 40  # characters; longer labels are cut
 
-Save = Callable[[Any, Sequence[str], Sequence[str]], None]
-
 
 @contextmanager
-def saving_weights(path: Path) -> Iterator[Save]:
-    """A function that adds a sentence's weights [T, S], source and target labels to what `path` will hold at the end.
+def saving_weights(path: Path) -> Iterator[Callable[..., None]]:
+    """A function that adds a sentence's weights [T, S], source and target labels, if it has any, to the file `path`.
 
     shapes [N, 2] has T and S of each sentence, weights (float32) all weights row by row, source and target (text) all
     labels. What is not written yet is in files without a name beside `path`.
     """
-    types = {
-        "shapes": "<i8",
-        "weights": "<f4",
-        "source": f"<U{LONGEST_LABEL}",
-        "target": f"<U{LONGEST_LABEL}",
-    }
+    types = {"shapes": "<i8", "weights": "<f4"} | dict.fromkeys(("source", "target"), f"<U{LONGEST_LABEL}")
     with ExitStack() as stack:
         files = {name: stack.enter_context(tempfile.TemporaryFile(dir=path.parent)) for name in types}
 
-        def save(weights: Any, source: Sequence[str], target: Sequence[str]) -> None:
+        def save(weights: Any = (), source: Sequence[str] = (), target: Sequence[str] = ()) -> None:
             parts = ([len(target), len(source)], weights, source, target)
             for (name, kind), values in zip(types.items(), parts, strict=True):
                 files[name].write(np.asarray(values).astype(kind).tobytes())

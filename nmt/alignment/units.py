@@ -24,8 +24,9 @@ _OTHER_WORD = regex.compile(rf"[\w--[{_SPACELESS}]]+", regex.V1)
 _LETTERS_PER_SPACE = 6  # words of these scripts, where they are separated, are shorter
 
 _SPACE = r"\s\x1c-\x1f\u200b"  # as str.isspace has it; a zero-width space separates words of Khmer and Thai
+_WORD = regex.compile(r"[^\s\x1c-\x1f]+")
 _PATTERNS = {
-    "words": regex.compile(r"[^\s\x1c-\x1f]+"),
+    "words": _WORD,
     "characters": regex.compile(rf"(?=[^{_SPACE}])\X"),
     "mixed": regex.compile(
         rf"(?=[{_SPACELESS}\uff00-\uffef])\X|[^{_SPACE}{_SPACELESS}\uff00-\uffef]+", regex.V1
@@ -44,9 +45,10 @@ class Side(NamedTuple):
     groups: list[int]
     sizes: list[int]
 
-    def label_groups(self) -> list[int]:
-        """For each label the number of its group."""
-        return np.arange(len(self.sizes)).repeat(self.sizes).tolist()
+    def pieces_of(self, labels: Sequence[int]) -> list[int]:
+        """The places of the pieces that spell these labels."""
+        groups = np.arange(len(self.sizes)).repeat(self.sizes)[list(labels)] if self.sizes else ()
+        return [place for place, group in enumerate(self.groups) if group in groups]
 
 
 def choose_units(text: str, units: str) -> str:
@@ -64,8 +66,11 @@ def choose_units(text: str, units: str) -> str:
 
 
 def split_units(text: str, units: str = "auto") -> list[str]:
-    """The words or the characters of a text, by `choose_units`; a character has its combining marks."""
-    return _PATTERNS[choose_units(text, units)].findall(text)
+    """The words or the characters of a text, by `choose_units`; a character has its combining marks.
+
+    Without a vocabulary there are no pieces, and words in their place.
+    """
+    return _PATTERNS.get(choose_units(text, units), _WORD).findall(text)
 
 
 def make_side(text: str, pieces: Sequence[str], offsets: Sequence[tuple[int, int]], units: str) -> Side:

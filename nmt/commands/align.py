@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig
 from tqdm import tqdm
 
@@ -23,7 +22,6 @@ READINGS: tuple[Reading, ...] = ("emitted", "fed")
 log = logging.getLogger(__name__)
 
 BLOCK = 4096  # pairs whose weights are in memory together
-NOTHING = np.zeros((0, 0))
 
 Gold = list[tuple[Links, Links]]  # sure and possible links of each pair
 Pairs = list[Aligned | None]  # None for a pair that the model cannot read
@@ -45,16 +43,16 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
         return search(cfg, run, sources, targets, gold, units)
     links: list[Links] = []
     page = plotting.Page()
-    with tqdm(total=len(sources), desc="align", unit="pairs", disable=None) as bar, saver(cfg) as save:
+    save_all = nullcontext() if cfg.weights is None else alignment.saving_weights(Path(cfg.weights))
+    with save_all as save:
         for first in range(0, len(sources), BLOCK):
-            block = slice(first, first + BLOCK)
-            pairs = align_block(cfg, run, sources[block], targets[block], units, first, bar)
+            pairs = align_block(cfg, run, sources, targets, units, first)
             found = links_of(cfg, pairs)
             if reverse is not None:
-                backward = align_block(cfg, reverse, targets[block], sources[block], units, first)
+                backward = links_of(cfg, align_block(cfg, reverse, targets, sources, units, first))
                 found = [
                     alignment.symmetrize(one, {(i, j) for j, i in other}, cfg.symmetrization)
-                    for one, other in zip(found, links_of(cfg, backward), strict=True)
+                    for one, other in zip(found, backward, strict=True)
                 ]
             links += found
             show(cfg, pairs, first, gold, page, save)
@@ -71,12 +69,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
 
 def load_runs(cfg: DictConfig) -> tuple[Run, Run | None]:
     """The run, and that of the opposite direction. Raises UserError if one has no attention, or another direction."""
-    which = {
-        "checkpoint": cfg.checkpoint,
-        "average": cfg.average,
-        "trusted": cfg.trusted,
-        "device": cfg.device,
-    }
+    which = {key: cfg[key] for key in ("checkpoint", "average", "device", "trusted")}
     run = Run.load(cfg.run, **which)
     reverse = None if cfg.reverse_run is None else Run.load(cfg.reverse_run, **which)
     if reverse is not None and run.languages is not None and reverse.languages is not None:
@@ -91,28 +84,15 @@ def load_runs(cfg: DictConfig) -> tuple[Run, Run | None]:
     return run, reverse
 
 
-def saver(cfg: DictConfig) -> Any:
-    """A context in which weights are saved, or None without weights=."""
-    return nullcontext() if cfg.weights is None else alignment.saving_weights(Path(cfg.weights))
-
-
 def align_block(
-    cfg: DictConfig,
-    run: Run,
-    sources: list[str],
-    targets: list[str],
-    units: str,
-    first: int,
-    bar: Any = None,
+    cfg: DictConfig, run: Run, sources: list[str], targets: list[str], units: str, first: int
 ) -> Pairs:
-    """The weights between the units of each pair; `first` is the row of the first."""
-    chosen = {"layer": cfg.layer, "head": cfg.head, "reading": cfg.reading, "units": units}
-    found: dict[int, Aligned] = {}
-    for row, pair in run.align_pairs(sources, targets, first_line=first + 1, **chosen):
-        found[row] = pair
-        if bar is not None:
-            bar.update()
-    return [found.get(row) for row in range(len(sources))]
+    """The weights between the units of each pair, from the row `first` on."""
+    block, chosen = slice(first, first + BLOCK), {key: cfg[key] for key in ("layer", "head", "reading")}
+    found = run.align_pairs(sources[block], targets[block], units=units, first_line=first + 1, **chosen)
+    bar = tqdm(found, desc="align", unit="pairs", initial=first, total=len(sources), disable=None)
+    pairs = dict(bar)
+    return [pairs.get(row) for row in range(len(sources[block]))]
 
 
 def links_of(cfg: DictConfig, pairs: Pairs) -> list[Links]:
@@ -125,19 +105,17 @@ def show(
 ) -> None:
     """Save and draw the weights of each pair, gold links outlined, and add it to the page."""
     for row, each in enumerate(pairs, first):
-        weights, source, target = (
-            (NOTHING, [], []) if each is None else (each.weights, each.source.labels, each.target.labels)
-        )
+        found: Any = () if each is None else (each.weights, each.source.labels, each.target.labels)
         if save is not None:
-            save(weights, source, target)
-        if not weights.size:
-            continue
-        sure = None if gold is None else gold[row][0]
-        picture = plotting.Sentence(weights, source, target, title=f"line {row + 1}", gold=sure)
-        if cfg.heatmaps is not None:
-            plotting.write_heatmaps({row + 1: picture}, cfg.heatmaps)
-        if cfg.page is not None:
-            page.add(picture)
+            save(*found)
+        if each is not None and each.weights.size:
+            sure = None if gold is None else gold[row][0]
+            weights, source, target = found
+            picture = plotting.Sentence(weights, source, target, f"line {row + 1}", sure)
+            if cfg.heatmaps is not None:
+                plotting.write_heatmaps({row + 1: picture}, cfg.heatmaps)
+            if cfg.page is not None:
+                page.add(picture)
 
 
 def search(

@@ -33,7 +33,6 @@ from nmt.run.translation import Translation
 log = logging.getLogger(__name__)
 
 OF_ATTENTION = ("alignments", "weights", "heatmaps", "page")  # what only a model with attention gives
-NOTHING = np.zeros((0, 0))
 LONGEST = 2**15  # bytes of a line that is no document; a longer one takes minutes
 PATIENCE = 0.02  # seconds to wait for more lines before those that came are translated
 
@@ -71,14 +70,12 @@ def translate(cfg: DictConfig) -> None:
             if is_shown and page.add(_picture(each, f"line {number}")) and others:
                 shown[number] = each
     if cfg.page is not None:
-        title = f"Translations by {run.directory.name}"
         if others:
-            groups = _side_by_side(cfg, run, others, shown, decoding, how)
-            plotting.write_page(
-                groups, cfg.page, title=title, languages=run.languages, left_out=page.left_out
-            )
-        else:
-            page.write(cfg.page, title=title, languages=run.languages)
+            left_out, page = page.left_out, plotting.Page()
+            for group in _side_by_side(cfg, run, others, shown, decoding, how):
+                page.add(group)
+            page.left_out += left_out
+        page.write(cfg.page, title=f"Translations by {run.directory.name}", languages=run.languages)
 
 
 def _writers(cfg: DictConfig, stack: ExitStack) -> Callable[[int, Translation], None]:
@@ -102,8 +99,7 @@ def _writers(cfg: DictConfig, stack: ExitStack) -> Callable[[int, Translation], 
         if each.weights is None and wants_weights:
             log.warning("line %d is too long: it has links, but no weights", number)
         if save is not None:
-            found = each.weights, each.source_words, each.target_words
-            save(*((NOTHING, [], []) if each.weights is None else found))
+            save(*(() if each.weights is None else (each.weights, each.source_words, each.target_words)))
         if cfg.heatmaps is not None and _has_weights(each):
             plotting.write_heatmaps({number: _picture(each, f"line {number}")}, cfg.heatmaps)
 
@@ -128,7 +124,7 @@ def _side_by_side(
     shown: dict[int, Translation],
     decoding: DecodingSettings,
     how: dict[str, Any],
-) -> dict[int, plotting.Group]:
+) -> Iterator[plotting.Group]:
     """The translations of the shown lines by `run` and by the other runs, which use the same prefixes."""
     lines = [each.source for each in shown.values()]
     prefixes = None if cfg.prefixes is None else list(islice(read_lines(Path(cfg.prefixes)), len(lines)))
@@ -137,16 +133,10 @@ def _side_by_side(
         other = Run.load(path, **how)
         check_decoding(decoding, other.translator, num_best=1)
         found.append((other.name, other.translate(lines, decoding, prefixes=prefixes, units=cfg.units)))
-    groups = {}
-    for number, each in zip(
-        shown, zip(*(translations for _, translations in found), strict=True), strict=True
-    ):
-        members = [
-            _picture(own, f"{name}, log p {own.log_prob:.2f}", own.text)
-            for (name, _), own in zip(found, each, strict=True)
-        ]
-        groups[number] = plotting.Group(f"line {number}", members, is_series=False)
-    return groups
+    for row, number in enumerate(shown):
+        own = [(name, translations[row]) for name, translations in found]
+        members = [_picture(each, f"{name}, log p {each.log_prob:.2f}", each.text) for name, each in own]
+        yield plotting.Group(f"line {number}", members, is_series=False)
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:

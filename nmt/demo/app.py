@@ -102,9 +102,7 @@ class Playground:
         self.said = gr.HTML(visible=False, elem_id="said")
         with gr.Row():
             run = gr.Dropdown(names, value=names[0], type="index", label="run", visible=len(names) > 1)
-            unit = gr.Radio(
-                ["words", "pieces", "characters"], value="words", label="shown by", elem_id="unit"
-            )
+            unit = gr.Radio(["words", "pieces"], value="words", label="shown by", elem_id="unit")
             self.layer, self.head = self._layers_and_heads(0, MEAN, MEAN)
         looks: list[Any] = [unit, self.layer, self.head]
         self.view = gr.HTML(js_on_load=FRAME, elem_id="view")

@@ -25,8 +25,9 @@ from nmt.run.translation import Translation
 NUM_ALTERNATIVES = 8
 NUM_BEST = 5
 END = "(end)"
+NOTHING = alignment.Side([], [], [])
 
-Unit = Literal["words", "pieces", "characters"]  # words are characters in text without spaces
+Unit = Literal["words", "pieces"]  # words are characters in text without spaces
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,16 @@ class Explored:
     """A translation with its pieces, alternatives and attention.
 
     best: text, log-probability and words; `.others` are the rest of the n-best list. ids, labels: its pieces and their
-    texts, the end included. alternatives: for each position. weights [L, K, T, S]: by layer and head. sides: the units
-    of source and target, by words and by characters. source_words, target_words: the word of each piece, -1 for the
-    end. An empty line, or a long line that was translated in parts, has only `best`, with weights between words.
+    texts, the end included. alternatives: for each position. weights [L, K, T, S]: by layer and head. source, target:
+    their words. An empty line, or a long line translated in parts, has only `best`, with weights between words.
     """
 
     best: Translation
     ids: tuple[int, ...] = ()
     labels: tuple[str, ...] = ()
     source_labels: tuple[str, ...] = ()
-    sides: Mapping[str, tuple[alignment.Side, alignment.Side]] = field(default_factory=dict)
+    source: alignment.Side = NOTHING
+    target: alignment.Side = NOTHING
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
     weights: np.ndarray | None = None
 
@@ -80,32 +81,19 @@ class Explored:
         weights = layers.mean(axis=0) if head is None else layers[head]
         if unit == "pieces":
             return Sentence(weights, self.source_labels, self.labels, **more)
-        of_source, of_target = self.sides[unit]
-        between = alignment.weights_between(weights, of_target, of_source)
-        return Sentence(between, of_source.labels, of_target.labels, **more)
-
-    @property
-    def source_words(self) -> list[int]:
-        return self.sides["words"][0].groups if self.sides else []
-
-    @property
-    def target_words(self) -> list[int]:
-        return self.sides["words"][1].groups if self.sides else []
+        between = alignment.weights_between(weights, self.target, self.source)
+        return Sentence(between, source, target, **more)
 
     def position(self, unit: Unit, number: int) -> int | None:
         """The position of a piece, or of a word's first piece; None if it has no alternatives."""
         if unit == "pieces" and self.weights is not None:
             return number if number < len(self.ids) else None
-        if not self.sides:
-            return None
-        _, side = self.sides["words" if self.weights is None else unit]  # words are drawn then
-        group = side.label_groups()[number]
-        return side.groups.index(group) if group in side.groups else None
+        places = self.target.pieces_of([number])  # words are drawn
+        return places[0] if places else None
 
     def pieces_of(self, words: list[int]) -> tuple[int, ...]:
         """The positions of the pieces of these source words."""
-        groups = {self.sides["words"][0].label_groups()[word] for word in words}
-        return tuple(position for position, group in enumerate(self.source_words) if group in groups)
+        return tuple(self.source.pieces_of(words))
 
 
 class Explorer:
@@ -169,8 +157,8 @@ class Explorer:
                 for text, each in zip(texts, found, strict=True)
             )
             ids = [*found[0].ids, self._eos]
-            sides = [self.run.tokenizer.decoded_side(ids, units) for units in ("auto", "characters")]
-            return self._explored(src, ids, sides, replace(best, others=tuple(others)))
+            side = self.run.tokenizer.decoded_side(ids)
+            return self._explored(src, ids, side, replace(best, others=tuple(others)))
 
     @torch.inference_mode()
     def force(self, line: str, target: str) -> Explored:
@@ -183,16 +171,13 @@ class Explorer:
         src, tgt = self.run.pad([src_ids]), self.run.pad([ids])
         [found] = force_decode(self.run.translator, src, self._shifted(tgt), tgt)
         best = Translation(line, target, found.score, found.log_prob)
-        sides = [self.run.tokenizer.target_side(target, units) for units in ("auto", "characters")]
-        return self._explored(src, ids, sides, best)
+        return self._explored(src, ids, self.run.tokenizer.target_side(target), best)
 
     def free(self, line: str, choices: Choices) -> Explored:
         """The best translation with the chosen prefix and free attention: the baseline for the cost of holding it."""
         return self.explore(line, replace(choices, pins={}))
 
-    def _explored(
-        self, src: Tensor, ids: list[int], targets: list[alignment.Side], best: Translation
-    ) -> Explored:
+    def _explored(self, src: Tensor, ids: list[int], target: alignment.Side, best: Translation) -> Explored:
         """`best` with the alternatives and attention of its pieces `ids`, which include the end, for `src` [1, S]."""
         model, tokenizer = self.run.translator, self.run.tokenizer
         tgt_in, src_mask = self._shifted(self.run.pad([ids])), padding_mask(src, model.pad_id)
@@ -204,13 +189,14 @@ class Explorer:
             for row, chances in zip(pieces.tolist(), most.exp().tolist(), strict=True)
         )
         cross = model.attentions(src, src_mask, tgt_in).cross
-        sources = [tokenizer.source_side(best.source, units) for units in ("auto", "characters")]
+        source = tokenizer.source_side(best.source)
         return Explored(
-            replace(best, source_words=sources[0].labels, target_words=targets[0].labels),
+            replace(best, source_words=source.labels, target_words=target.labels),
             tuple(ids),
             tuple(self._labels(ids)),
             (*tokenizer.source_pieces(src[0, :-1].tolist()), END),
-            dict(zip(("words", "characters"), zip(sources, targets, strict=True), strict=True)),
+            source,
+            target,
             alternatives,
             None if cross is None else cross[0].float().cpu().numpy(),
         )

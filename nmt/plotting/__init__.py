@@ -16,7 +16,6 @@ _MODULES = {
     "document": "documents",
     "write_heatmaps": "output",
     "Page": "output",
-    "write_page": "output",
     "to_array": "files",
     "to_gif": "files",
     "to_html": "files",

@@ -72,19 +72,3 @@ class Page:
             ),
             path,
         )
-
-
-def write_page(
-    sentences: Mapping[int, Sentence] | Mapping[int, Sentence | Group],
-    path: str | Path,
-    *,
-    title: str,
-    languages: tuple[str, str] | None,
-    left_out: int = 0,
-) -> None:
-    """Write sentences as a `Page`, after which `left_out` more would have come."""
-    page = Page()
-    for each in sentences.values():
-        page.add(each)
-    page.left_out += left_out
-    page.write(path, title=title, languages=languages)

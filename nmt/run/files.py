@@ -198,8 +198,8 @@ def growing(path: Path) -> Iterator[Callable[[str], None]]:
             if is_stream:
                 handle: Any = stack.enter_context(path.open("a", encoding="utf-8"))
             else:
-                new = stack.enter_context(replacing(place))
                 place.parent.mkdir(parents=True, exist_ok=True)
+                new = stack.enter_context(replacing(place))
                 handle = stack.enter_context(opener(path)(new, "wt", encoding="utf-8", newline="\n"))
 
         def write(text: str) -> None:

@@ -200,8 +200,7 @@ class TranslatingModel(Model):
         line = " ".join(text.splitlines())  # one line in, one line out
         found = Translation(source, line, hypothesis.score, hypothesis.log_prob)
         if hypothesis.weights is None:
-            src_units, units = (_without_pieces(each) for each in (src_units, units))
-            words = (alignment.split_units(source, src_units), alignment.split_units(text, units))
+            words = alignment.split_units(source, src_units), alignment.split_units(text, units)
             return replace(found, source_words=words[0], target_words=words[1])
         of_source = self.tokenizer.source_side(source, src_units)
         of_target = self.tokenizer.decoded_side(hypothesis.ids, units)
@@ -216,11 +215,10 @@ class TranslatingModel(Model):
 
     def _empty(self, text: str, src_units: str, need_weights: bool) -> Translation:
         """The translation of a text without words."""
-        if not need_weights:
-            return Translation(text, "", source_words=alignment.split_units(text, _without_pieces(src_units)))
-        side = self.tokenizer.source_side(text, src_units)
-        weights = np.zeros((0, len(side.labels)))
-        return Translation(text, "", source_words=side.labels, weights=weights, source_sizes=side.sizes)
+        words = self.tokenizer.source_side(text, src_units).labels
+        return Translation(
+            text, "", source_words=words, weights=np.zeros((0, len(words))) if need_weights else None
+        )
 
 
 def split_sentences(line: str) -> list[str]:
@@ -228,11 +226,6 @@ def split_sentences(line: str) -> list[str]:
     ends = [0, *(found.end() for found in _END.finditer(line)), len(line)]
     parts = [line[begin:end].strip() for begin, end in pairwise(ends)]
     return [part for part in parts if part]
-
-
-def _without_pieces(units: str) -> str:
-    """The units of a text whose pieces are not aligned with any others."""
-    return "words" if units == "pieces" else units
 
 
 def _check_prefixes(
