@@ -16,6 +16,7 @@ from nmt.errors import UserError
 from nmt.run.building import build
 from nmt.training import schedules
 from nmt.training.callbacks import EndScheduleWithTime
+from nmt.training.checks import check_warmup, num_steps
 from tests.test_module import examples, make_module
 
 
@@ -47,14 +48,63 @@ def test_cosine_warms_up_then_falls_to_nothing_after_the_last_step():
 
 
 @pytest.mark.parametrize("name", ["cosine", "constant", "inverse_sqrt"])
-def test_a_warm_up_beyond_the_run_is_refused_if_it_is_given_and_else_warned_of(name, caplog):
+def test_a_warm_up_beyond_the_run_is_warned_of(name, caplog):
     factory = partial(getattr(schedules, name), warmup_steps=200)
-    schedules.check_warmup(factory, 201, overrides=["scheduler.warmup_steps=200"])
+    schedules.warn_of_warmup(factory, 201)
     assert not caplog.text
-    schedules.check_warmup(factory, 200, overrides=["scheduler=constant"])
+    schedules.warn_of_warmup(factory, 200)
     assert "scheduler.warmup_steps=200 of 200 steps" in caplog.text
-    with pytest.raises(UserError, match=r"scheduler.warmup_steps=200 of 9 steps: give fewer"):
-        schedules.check_warmup(factory, 9, overrides=["scheduler.warmup_steps=200"])
+
+
+def limited(**limits):
+    limits = {
+        "max_epochs": 6,
+        "max_steps": -1,
+        "accumulate_grad_batches": 1,
+        "limit_train_batches": 1.0,
+    } | limits
+    return OmegaConf.create({"trainer": limits, "scheduler": {"warmup_steps": 60}})
+
+
+def test_a_warm_up_that_a_person_gives_beyond_the_run_is_refused():
+    check_warmup(limited(), lambda: 1, ["trainer.max_steps=1"])
+    check_warmup(limited(), lambda: 11, ["scheduler.warmup_steps=60"])
+    with pytest.raises(UserError, match=r"scheduler.warmup_steps=60 of 60 steps: .* give fewer"):
+        check_warmup(limited(), lambda: 10, ["scheduler.warmup_steps=60"])
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {},
+        {"accumulate_grad_batches": 3},
+        {"max_steps": 5},
+        {"max_steps": 500},
+        {"limit_train_batches": 0.35},
+        {"limit_train_batches": 4, "accumulate_grad_batches": 3},
+        {"limit_train_batches": 40},
+        {"limit_train_batches": None},
+        {"max_epochs": -1, "max_steps": 70},
+        {"max_epochs": -1},
+    ],
+    ids=str,
+)
+def test_the_number_of_steps_is_that_of_lightning(limits):
+    seen = []
+
+    class Asked(L.LightningModule):
+        def configure_optimizers(self):
+            seen.append(self.trainer.estimated_stepping_batches)
+            raise KeyError
+
+        def training_step(self, *_):
+            pass
+
+    cfg = limited(**limits).trainer
+    trainer = L.Trainer(**cfg, accelerator="cpu", logger=False, enable_checkpointing=False)
+    with pytest.raises(KeyError):
+        trainer.fit(Asked(), DataLoader(torch.zeros(10)))
+    assert [num_steps(cfg, 10)] == seen
 
 
 def test_constant_only_warms_up():

@@ -150,6 +150,10 @@ class TranslationDataModule(L.LightningDataModule):
         sampler.set_epoch(epoch)
         return sampler
 
+    def num_batches(self, num_processes: int) -> int:
+        """Batches of each process in the first epoch."""
+        return -(-len(self.sampler("train", shuffle=True)) // num_processes)
+
     def start_at(self, epoch: int, position: int) -> None:
         """Let training go on inside `epoch`, after `position` of its batches."""
         self._start = (epoch, position)
@@ -248,6 +252,9 @@ class StreamingDataModule(TranslationDataModule):
 
     def training_lengths(self) -> tuple[pairs.Lengths, pairs.Lengths]:
         return self.stream.first_lengths(_PAIRS_MEASURED)
+
+    def num_batches(self, num_processes: int) -> int:
+        return self.epoch_batches
 
     def train_dataloader(self) -> Iterable[Batch]:
         trainer = self.trainer

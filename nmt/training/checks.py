@@ -1,8 +1,9 @@
 """Checks of a configuration, made before training starts."""
 
 import logging
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lightning.pytorch.accelerators import AcceleratorRegistry
@@ -18,6 +19,7 @@ from nmt.metrics import Bleu
 from nmt.models.base import Translator
 from nmt.run.building import build, build_parts, errors_of
 from nmt.run.checks import check_case, check_decoding
+from nmt.settings import key_of
 from nmt.training.muon import make_optimizer
 from nmt.training.schedules import schedule
 
@@ -107,6 +109,27 @@ def check_rules(cfg: DictConfig) -> None:
     with errors_of("scheduler"):
         # The number of steps is not known yet
         schedule(build(cfg.scheduler, trusted=cfg.trusted), optimizer, sys.maxsize)
+
+
+def check_warmup(cfg: DictConfig, num_batches: Callable[[], int], overrides: Sequence[str]) -> None:
+    """Raise UserError for a warm-up among `overrides` that outlasts the run. (A default one is warned of.)"""
+    if "scheduler.warmup_steps" in map(key_of, overrides):
+        warmup_steps, total_steps = cfg.scheduler.warmup_steps, num_steps(cfg.trainer, num_batches())
+        if warmup_steps >= total_steps:
+            raise UserError(
+                f"scheduler.warmup_steps={warmup_steps} of {total_steps} steps: the learning rate would only rise; "
+                "give fewer"
+            )
+
+
+def num_steps(trainer: DictConfig, num_batches: int) -> float:
+    """Optimizer steps of a run by its limits on batches, epochs and steps; a process has `num_batches` per epoch."""
+    limit = trainer.get("limit_train_batches")
+    if limit is not None:
+        num_batches = min(num_batches, limit) if isinstance(limit, int) else int(num_batches * limit)
+    steps: float = math.ceil(num_batches / trainer.accumulate_grad_batches)
+    steps *= trainer.max_epochs if trainer.max_epochs not in (None, -1) else math.inf
+    return steps if trainer.max_steps == -1 else min(steps, trainer.max_steps)
 
 
 def check_stream(cfg: DictConfig, *, num_processes: int) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import lightning as L
 import torch
-from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.callbacks import Timer
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
@@ -23,7 +22,7 @@ from nmt.models.base import Translator
 from nmt.training import losses
 from nmt.training.losses import LossSum, output_loss, output_r_drop
 from nmt.training.muon import Muon, make_optimizer
-from nmt.training.schedules import check_warmup, schedule
+from nmt.training.schedules import schedule, warn_of_warmup
 
 log = logging.getLogger(__name__)
 
@@ -324,8 +323,7 @@ class TranslationModule(L.LightningModule):
         total_steps = self.trainer.estimated_stepping_batches
         if total_steps == float("inf") and any(isinstance(each, Timer) for each in self.trainer.callbacks):  # type: ignore[attr-defined]
             total_steps = sys.maxsize  # until the time of a step is measured
-        overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-        check_warmup(self.scheduler_factory, total_steps, overrides=overrides)
+        warn_of_warmup(self.scheduler_factory, total_steps)
         return {
             "optimizer": optimizer,
             "lr_scheduler": schedule(self.scheduler_factory, optimizer, total_steps),

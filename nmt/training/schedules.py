@@ -8,7 +8,7 @@ import inspect
 import logging
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from nmt.errors import UserError
-from nmt.settings import Count, Positive, Whole, key_of
+from nmt.settings import Count, Positive, Whole
 
 log = logging.getLogger(__name__)
 
@@ -34,17 +34,13 @@ def takes_total_steps(factory: Callable[..., dict[str, Any]]) -> bool:
     return taken is not None and taken.default in (None, inspect.Parameter.empty)
 
 
-def check_warmup(
-    factory: Callable[..., dict[str, Any]], total_steps: float, *, overrides: Sequence[str]
-) -> None:
-    """Warn of a warm-up that outlasts the run; raise UserError if the person gave it, among `overrides`."""
+def warn_of_warmup(factory: Callable[..., dict[str, Any]], total_steps: float) -> None:
+    """Warn of a warm-up that outlasts the run."""
     warmup_steps = getattr(factory, "keywords", {}).get("warmup_steps", 0)
-    if warmup_steps < total_steps:
-        return
-    text = f"the learning rate only rises: scheduler.warmup_steps={warmup_steps} of {total_steps} steps"
-    if "scheduler.warmup_steps" in map(key_of, overrides):
-        raise UserError(f"{text}: give fewer")
-    log.warning("%s", text)
+    if warmup_steps >= total_steps:
+        log.warning(
+            "the learning rate only rises: scheduler.warmup_steps=%d of %d steps", warmup_steps, total_steps
+        )
 
 
 def constant(optimizer: Optimizer, *, warmup_steps: Whole) -> dict[str, Any]:

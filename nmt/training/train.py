@@ -5,6 +5,7 @@ import logging
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from nmt.training.checks import (
     check_references,
     check_rules,
     check_stream,
+    check_warmup,
 )
 from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from nmt.training.memory import is_out_of_memory
@@ -114,6 +116,8 @@ def train(
         datamodule = make_datamodule(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )
+        overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+        check_warmup(cfg, partial(datamodule.num_batches, trainer.world_size), overrides)
         set_length_ratio(cfg, datamodule)
         module = make_module(cfg, tokenizer, datamodule, trainer)
         warn_of_long_references(module.decoding, module.translator, datamodule, splits)
@@ -131,7 +135,7 @@ def train(
         if resumed_with:
             provenance.note_command(run_dir, resumed_with, resumes=True)
         elif checkpoint is None and HydraConfig.initialized():
-            provenance.note_command(run_dir, HydraConfig.get().overrides.task, resumes=False)
+            provenance.note_command(run_dir, overrides, resumes=False)
     for logger in trainer.loggers:
         if not isinstance(logger, TensorBoard):  # which has them beside the final scores
             logger.log_hyperparams(chosen(resolved))
