@@ -96,7 +96,7 @@ def files(tmp_path) -> dict[str, str]:
 def align(**settings):
     overrides = [f"{key}={value}" for key, value in settings.items()]
     cfg = compose("align", *overrides)
-    settle(cfg, "align", overrides)
+    settle(cfg, "align")
     checks.align(cfg, overrides)
     return align_command.align(cfg)
 
@@ -104,7 +104,7 @@ def align(**settings):
 def translate(**settings):
     overrides = [f"{key}={value}" for key, value in settings.items()]
     cfg = compose("translate", *overrides)
-    settle(cfg, "translate", overrides)
+    settle(cfg, "translate")
     checks.translate(cfg, overrides)
     translate_command.translate(cfg)
 
