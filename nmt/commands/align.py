@@ -42,7 +42,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
         assert gold is not None
         return search(cfg, run, sources, targets, gold, units)
     links: list[Links] = []
-    page = plotting.Page()
+    page = None if cfg.page is None else plotting.Page()  # matplotlib takes a while to load
     save_all = nullcontext() if cfg.weights is None else alignment.saving_weights(Path(cfg.weights))
     with save_all as save:
         for first in range(0, len(sources), BLOCK):
@@ -56,7 +56,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
                 ]
             links += found
             show(cfg, pairs, first, gold, page, save)
-    if cfg.page is not None:
+    if page is not None:
         title = f"{Path(cfg.src).name}, aligned by {Path(cfg.run).name}"
         page.write(cfg.page, title=title, languages=run.languages)
     lines = [alignment.format_pharaoh(each) for each in links]
@@ -101,7 +101,7 @@ def links_of(cfg: DictConfig, pairs: Pairs) -> list[Links]:
 
 
 def show(
-    cfg: DictConfig, pairs: Pairs, first: int, gold: Gold | None, page: plotting.Page, save: Any
+    cfg: DictConfig, pairs: Pairs, first: int, gold: Gold | None, page: plotting.Page | None, save: Any
 ) -> None:
     """Save and draw the weights of each pair, gold links outlined, and add it to the page."""
     for row, each in enumerate(pairs, first):
@@ -114,7 +114,7 @@ def show(
             picture = plotting.Sentence(weights, source, target, f"line {row + 1}", sure)
             if cfg.heatmaps is not None:
                 plotting.write_heatmaps({row + 1: picture}, cfg.heatmaps)
-            if cfg.page is not None:
+            if page is not None:
                 page.add(picture)
 
 

@@ -52,7 +52,7 @@ def translate(cfg: DictConfig) -> None:
             raise UserError(f"{cfg.run} has no attention: it gives no alignments, weights and heatmaps")
         if cfg.output is None:
             outlive_reader()
-    page, shown = plotting.Page(), {}
+    page, shown = None if cfg.page is None else plotting.Page(), {}  # matplotlib takes a while to load
     others = [cfg.beside] if isinstance(cfg.beside, str) else list(cfg.beside or ())
     if cfg.beside is None and OmegaConf.is_list(cfg.run):
         others = list(cfg.run)
@@ -66,10 +66,11 @@ def translate(cfg: DictConfig) -> None:
         add = _writers(cfg, stack)
         for number, each in enumerate(translated, 1):
             add(number, each)
-            is_shown = cfg.page is not None and (others or _has_weights(each))
-            if is_shown and page.add(_picture(each, f"line {number}")) and others:
+            if page is None or not (others or _has_weights(each)):
+                continue
+            if page.add(_picture(each, f"line {number}")) and others:
                 shown[number] = each
-    if cfg.page is not None:
+    if page is not None:
         if others:
             left_out, page = page.left_out, plotting.Page()
             for group in _side_by_side(cfg, run, others, shown, decoding, how):
