@@ -40,6 +40,7 @@ def execute(chapter: Path) -> None:
             resources={"metadata": {"path": str(LEARN)}},
             record_timing=False,
             coalesce_streams=True,
+            on_cell_start=lambda cell, **_: bar.set_postfix_str(cell.source.partition("\n")[0]),
             on_cell_executed=lambda **_: bar.update(),
         ).execute()
     notebook.metadata = metadata  # without the versions of this machine
