@@ -76,11 +76,11 @@ def test_characters_in_place_of_mecab_are_said_in_one_line(language, caplog):
 @pytest.mark.parametrize(
     ("pairs", "ratio"),
     [
-        ([(4, 6)] * 50, -1.25),  # 5 pieces, and 10 may come whatever the source
-        ([(10, 31)] * 50, 2.0),
-        ([(10, 32)] * 50, 2.25),  # 31 pieces <= 2.1 * 10 + 10, the next quarter
-        ([(8, 8)] * 998 + [(10, 111)], 10.0),
-        ([(8, 8)] * 999 + [(10, 111)], -0.25),  # one in a thousand is left out
+        ([(4, 6)] * 50, -1),  # 5 pieces, and 10 may come whatever the source
+        ([(10, 31)] * 50, 2),
+        ([(10, 32)] * 50, 3),  # 31 pieces <= 2.1 * 10 + 10
+        ([(8, 8)] * 998 + [(10, 111)], 10),
+        ([(8, 8)] * 999 + [(10, 111)], 0),  # one in a thousand is left out
     ],
 )
 def test_the_ratio_of_lengths_holds_all_but_one_in_a_thousand(pairs, ratio):
@@ -98,11 +98,12 @@ def limited(src: list[int], tgt: list[int], *overrides: str) -> float:
 
 def test_the_length_limit_follows_the_training_text():
     assert limited([10, 20], [12, 19]) == 2  # the least
-    assert limited([10, 20], [31, 60]) == 2.5  # 59 = 2.45 * 20 + 10
+    assert limited([10, 20], [31, 60]) == 3  # 59 = 2.45 * 20 + 10
     assert limited([10, 20], [31, 95]) == 4  # data.max_ratio; 4.2 would be needed
     assert limited([10, 20], [31, 60], "decoding.max_length_ratio=1.5") == 1.5
-    assert limited([10, 20], [31, 60], "decoding.max_length_extra=0") == 3
-    assert limited([10, 20], [31, 60], "decoding=greedy") == 2.5
+    assert limited([10, 20], [31, 60], "decoding.max_length_extra=0", "data.max_ratio=3.5") == 3
+    assert limited([10, 20], [31, 71], "decoding.max_length_extra=0", "data.max_ratio=3.5") == 3.5
+    assert limited([10, 20], [31, 60], "decoding=greedy") == 3
 
 
 def test_references_above_the_limit_are_counted_as_the_search_would_cut_them():
@@ -142,6 +143,14 @@ def test_references_above_the_limit_are_said_in_one_line(caplog):
     caplog.clear()
     warn_of_long_references(BEAM, SimpleNamespace(max_length=None), data, {})
     assert not caplog.text
+
+
+def test_evaluate_says_how_many_references_are_above_its_limit(scored, caplog):
+    for ratio, said in (("0.1", "2 of 4 in val"), ("3", "")):
+        caplog.clear()
+        given = [f"decoding.max_length_ratio={ratio}", "decoding.max_length_extra=3", "split=val"]
+        scores_of(scored, *given, "decoding.min_length_ratio=0")
+        assert (said in caplog.text) if said else "Raise decoding" not in caplog.text
 
 
 @pytest.fixture(scope="module")

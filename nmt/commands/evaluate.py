@@ -12,7 +12,7 @@ from nmt.data.lines import read_lines
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.building import build, build_parts, metrics_of
-from nmt.run.checks import check_decoding
+from nmt.run.checks import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.data import stored_data
 from nmt.run.directory import Run, open_run
 from nmt.run.files import find_checkpoint, score_files
@@ -30,6 +30,8 @@ def evaluate(cfg: DictConfig) -> dict:
     decoding = build(cfg.decoding)
     check_decoding(decoding, run.translator)
     dataset = read_text(cfg, run)
+    if cfg.hypotheses is None:
+        warn_of_long_references(cfg, run, dataset, decoding)
     metrics = metrics_of(cfg, run.config.data)
     scores, translations = run.score(
         dataset,
@@ -80,6 +82,17 @@ def read_text(cfg: DictConfig, run: Run) -> Dataset:
     refs = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs
     first, *others = read_references(map(Path, refs), len(sources))
     return with_references(sources.add_column("tgt", first), others)
+
+
+def warn_of_long_references(cfg: DictConfig, run: Run, dataset: Dataset, decoding: DecodingSettings) -> None:
+    """Say how many references have more pieces than a translation may have."""
+    sides = (
+        run.tokenizer.encode_source(list(dataset["src"])),
+        run.tokenizer.encode_target(list(dataset["tgt"])),
+    )
+    number = count_above_limit(decoding, run.translator, *(list(map(len, side)) for side in sides))
+    where = f"{number:,} of {len(dataset):,} in {cfg.src or cfg.split}"
+    warn_of_limit(decoding, [where] if number else [])
 
 
 def given_files(cfg: DictConfig) -> dict[str, Any]:

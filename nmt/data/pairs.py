@@ -165,13 +165,13 @@ def fit_to_learn(
     return keep, {name: int(which.sum()) for name, which in counts.items()}
 
 
-def length_ratio(src: Lengths, tgt: Lengths, *, extra: float) -> float:
-    """The least ratio, a multiple of 1/4, such that `ratio * |x| + extra` pieces hold 999 in a thousand targets.
+def length_ratio(src: Lengths, tgt: Lengths, *, extra: float) -> int:
+    """The least whole number such that `ratio * |x| + extra` pieces are enough for 999 in a thousand targets.
 
     |x|, as all lengths given, counts the end of sentence; the pieces of a target do not.
     """
-    quarters = np.sort(-(-4 * (tgt.astype(np.int64) - 1 - int(extra)) // src))
-    return float(quarters[len(quarters) - 1 - len(quarters) // 1000]) / 4
+    ratios = np.sort(-(-(tgt.astype(np.int64) - 1 - int(extra)) // src))  # rounded up
+    return int(ratios[len(ratios) - 1 - len(ratios) // 1000])
 
 
 def sample(dataset: Dataset, num_pairs: int) -> Dataset:

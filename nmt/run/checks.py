@@ -1,6 +1,7 @@
 """Checks of how a run is decoded and scored, made before the work starts."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from nmt.decoding import DecodingSettings, length_limits, search
 from nmt.errors import UserError
 from nmt.models.base import Translator
+
+log = logging.getLogger(__name__)
 
 
 def check_case(scorers: Mapping[str, Any], *, lowercase: bool) -> None:
@@ -32,6 +35,16 @@ def count_above_limit(
         torch.from_numpy(sizes), ratio=settings.max_length_ratio, extra=settings.max_length_extra, cap=cap
     )
     return int((np.asarray(tgt_lengths) - 1 > limits.numpy()[place]).sum())
+
+
+def warn_of_limit(settings: DecodingSettings, found: Sequence[str]) -> None:
+    """Say in one line how many references are above the limit, each count as in "3 of 100 in test"."""
+    if found:
+        log.warning(
+            "references with more pieces than a translation may have (decoding.max_length_ratio=%g x source + "
+            "max_length_extra=%g): %s. Raise decoding.max_length_ratio",
+            *(settings.max_length_ratio, settings.max_length_extra, ", ".join(found)),
+        )
 
 
 def check_decoding(settings: DecodingSettings, translator: Translator, *, num_best: int = 1) -> None:

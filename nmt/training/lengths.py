@@ -1,6 +1,5 @@
 """The length limit of the search: it follows the training text, and references above it are counted."""
 
-import logging
 from typing import Any
 
 from omegaconf import DictConfig
@@ -10,9 +9,7 @@ from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import DecodingSettings
 from nmt.decoding.settings import LEAST_RATIO
 from nmt.models.base import Translator
-from nmt.run.checks import count_above_limit
-
-log = logging.getLogger(__name__)
+from nmt.run.checks import count_above_limit, warn_of_limit
 
 
 def set_length_ratio(cfg: DictConfig, datamodule: TranslationDataModule) -> None:
@@ -38,9 +35,7 @@ def warn_of_long_references(
     counts = {split: count_above_limit(decoding, translator, *each) for split, each in lengths.items()}
     if counts["train"] <= len(lengths["train"][0]) // 1000:
         counts["train"] = 0
-    if found := [f"{n:,} of {len(lengths[split][0]):,} in {split}" for split, n in counts.items() if n]:
-        log.warning(
-            "references with more pieces than a translation may have (decoding.max_length_ratio=%g x source + "
-            "max_length_extra=%g): %s. Raise decoding.max_length_ratio",
-            *(decoding.max_length_ratio, decoding.max_length_extra, ", ".join(found)),
-        )
+    found = [
+        f"{number:,} of {len(lengths[split][0]):,} in {split}" for split, number in counts.items() if number
+    ]
+    warn_of_limit(decoding, found)
