@@ -176,7 +176,7 @@ class TranslationDataModule(L.LightningDataModule):
 
     def _log_padding(self, epoch: int, sampler: TokenBatchSampler) -> None:
         share = sampler.padding_shares()["both"]
-        log.info("epoch %d: %d batches, %.1f %% padding", epoch, len(sampler), 100 * share)
+        log.info("epoch %d: %d batches, %.1f %% padding", epoch + 1, len(sampler), 100 * share)
         if self.trainer:
             for logger in self.trainer.loggers:
                 # At the next step, so that a run resumed before that step overwrites it.

@@ -16,6 +16,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
+from tqdm.contrib.logging import logging_redirect_tqdm
 
 from nmt import kernels
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
@@ -140,7 +141,7 @@ def train(
         if not isinstance(logger, TensorBoard):  # which has them beside the final scores
             logger.log_hyperparams(chosen(resolved))
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
-    with errors_of_training(cfg, trainer):
+    with errors_of_training(cfg, trainer), logging_redirect_tqdm():  # or a line would stand behind the bar
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     launch.part()
     if not trainer.is_global_zero:

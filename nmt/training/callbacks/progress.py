@@ -7,7 +7,6 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, Timer, TQDMProgressBar
-from tqdm import tqdm
 
 from nmt.training.callbacks.checkpoints import Checkpoints
 
@@ -26,8 +25,12 @@ class ProgressBar(TQDMProgressBar):
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         super().on_train_start(trainer, pl_module)
         # A run that goes on inside an epoch is told of no epoch's start, and its bar would have no end.
-        super().on_train_epoch_start(trainer, pl_module)
+        self.on_train_epoch_start(trainer, pl_module)
         self._start = (trainer.global_step, time.perf_counter())
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        super().on_train_epoch_start(trainer, pl_module)
+        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")
 
     def get_metrics(self, trainer: L.Trainer, pl_module: Any) -> dict[str, Any]:
         shown = dict(pl_module.progress)
@@ -45,8 +48,7 @@ class LogValidations(Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         speed = pl_module.tokens_per_second()  # of all ranks
         left = seconds_left(trainer, *self._start)
-        with tqdm.external_write_mode():  # the bar would stand on the same line
-            log.info("%s", describe_validation(trainer, speed=speed, left=left))
+        log.info("%s", describe_validation(trainer, speed=speed, left=left))
 
 
 def describe_validation(trainer: L.Trainer, *, speed: float, left: float | None) -> str:
