@@ -118,7 +118,7 @@ def run_composed(name: str, *overrides: str, **where: Any) -> Ended:
             given = prepare(last_of_each(overrides), name)
             cfg = compose(name, *given, *(["name=composed"] if name == "train" else []))
             settle(cfg, name)
-            checks.check_parts(cfg, name, given)
+            checks.check_additions(cfg, name, given)
             getattr(checks, name)(cfg, given)
             importlib.import_module(f"nmt.commands.{name}").main(cfg)
 

@@ -19,7 +19,8 @@ from nmt.analysis import head_importance
 from nmt.commands import align as align_command
 from nmt.commands import checks
 from nmt.commands import translate as translate_command
-from nmt.commands.settings import settle
+from nmt.commands.arguments import quoted
+from nmt.commands.settings import settle, text_settings
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
@@ -94,7 +95,7 @@ def files(tmp_path) -> dict[str, str]:
 
 
 def align(**settings):
-    overrides = [f"{key}={value}" for key, value in settings.items()]
+    overrides = [quoted(f"{key}={value}", text_settings("align")) for key, value in settings.items()]
     cfg = compose("align", *overrides)
     settle(cfg, "align")
     checks.align(cfg, overrides)
@@ -102,7 +103,7 @@ def align(**settings):
 
 
 def translate(**settings):
-    overrides = [f"{key}={value}" for key, value in settings.items()]
+    overrides = [quoted(f"{key}={value}", text_settings("translate")) for key, value in settings.items()]
     cfg = compose("translate", *overrides)
     settle(cfg, "translate")
     checks.translate(cfg, overrides)

@@ -493,7 +493,7 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
         with pytest.raises(UserError, match=message):  # noqa: PT012
-            settle(cfg, "benchmark", overrides)
+            settle(cfg, "benchmark")
             checks.benchmark(cfg, overrides)
             command.benchmark(cfg, overrides)
 
@@ -501,7 +501,7 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
 @pytest.mark.parametrize("given", ["1000", "[a]", "[0]", "[true]"])
 def test_sizes_of_corpora_are_a_list_of_numbers(given):
     with pytest.raises(UserError, match=r"^corpora=.*: Input should be"):
-        settle(compose(f"corpora={given}"), "benchmark", [])
+        settle(compose(f"corpora={given}"), "benchmark")
 
 
 @pytest.mark.parametrize(

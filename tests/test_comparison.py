@@ -117,7 +117,7 @@ def sweep(tmp_path) -> Sweep:
 def compare(*overrides: str) -> dict:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("compare", overrides=[*FAST, *overrides])
-    settle(cfg, "compare", overrides)
+    settle(cfg, "compare")
     checks.compare(cfg, overrides)
     return compare_command.compare(cfg)
 

@@ -698,7 +698,7 @@ def test_every_sentence_has_its_own_length_limit() -> None:
             assert not each.finished
             assert each.log_prob < -900.0  # the end that the model did not want is paid for
     assert all(len(each.ids) == 2 for each in greedy_search(model, src, max_length=2))
-    assert greedy_search(model, src, max_length=0)[0].ids == []
+    assert greedy_search(model, src, max_length=1)[0].ids == [greedy[0].ids[0]]
     capped = length_limits(torch.tensor([4, 40]), ratio=1.5, extra=1, cap=20)
     assert capped.tolist() == [7, 20]
 

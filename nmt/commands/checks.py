@@ -23,7 +23,7 @@ from nmt.comparison.runs import read_runs
 from nmt.errors import UserError, install
 from nmt.export import NEEDS
 from nmt.run.files import check_folders, check_run, load_config, newest_run, stored_settings
-from nmt.settings import key_of, say
+from nmt.settings import key_of
 
 OF_OTHER_MEASUREMENTS = (
     *("attentions", "variants", "compare", "corpora", "speedrun", "target", "startup"),
@@ -62,17 +62,11 @@ def take_stored(
         cfg.decoding.max_length_ratio = stored.get("max_length_ratio")
 
 
-def check_parts(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
-    """Raise UserError for an added setting that nothing reads, a part that nothing could build, a module not found."""
+def check_additions(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
+    """Raise UserError for an added setting that nothing reads, and for a trusted module that is not there."""
     for key in (key_of(each) for each in overrides if each[0] == "+" and not OmegaConf.select(cfg, "resume")):
         if key not in settings_of(command) and not _is_built(cfg, key):
             raise UserError(f"unknown configuration key '{key}'{suggest(key, command)}")
-    for group in ("callbacks", "logger", "metrics"):
-        for name, part in (cfg.get(group) or {}).items():
-            if part is not None and not (OmegaConf.is_dict(part) and "_target_" in part):
-                raise UserError(
-                    f"{group}.{name}={say(part)}: give null, or settings such as {group}.{name}.KEY=VALUE"
-                )
     if any(each.partition(".")[0] != "nmt" for each in cfg.trusted):
         sys.path.append(os.getcwd())  # of a script it is the script's folder alone
     for module in cfg.trusted:
@@ -85,8 +79,10 @@ def check_parts(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None
 
 
 def _is_built(cfg: DictConfig, key: str) -> bool:
-    """Whether a setting is an argument of something that is built, whose constructor checks it."""
+    """Whether a setting is part of something that is built, which is checked then."""
     names = key.split(".")
+    if names[0] in ("callbacks", "logger", "metrics"):
+        return True
     nodes = (OmegaConf.select(cfg, ".".join(names[:end])) for end in range(1, len(names) + 1))
     return any(OmegaConf.is_dict(each) and "_target_" in each for each in nodes)
 

@@ -94,7 +94,7 @@ def run_command(name: str) -> None:
             with errors_in_one_line(name):
                 overrides = list(HydraConfig.get().overrides.task)
                 settle(cfg, name)
-                checks.check_parts(cfg, name, overrides)
+                checks.check_additions(cfg, name, overrides)
                 check: Callable[[DictConfig, Sequence[str]], None] = getattr(checks, name)
                 check(cfg, overrides)
                 return importlib.import_module(f"nmt.commands.{name}").main(cfg)

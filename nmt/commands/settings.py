@@ -27,6 +27,7 @@ def _like(pattern: str, advice: str) -> AfterValidator:
 
 
 Text = Annotated[str, Field(min_length=1)]
+Texts = Annotated[list[Text], Field(min_length=1)]
 Name = Annotated[
     Text,
     _like(r"^(?!/)(?!(.*/)?\.\.(/|$))", "a run's name stays within log_dir: leave out .. and the first /"),
@@ -152,10 +153,10 @@ class OfARun(TypedDict, total=False):
 
 
 class Evaluate(OfARun, total=False):
-    run: Text | list[Text]
+    run: Text | Texts
     split: Split
     src: Text | None
-    refs: Text | Annotated[list[Text], Field(min_length=1)] | None
+    refs: Text | Texts | None
     hypotheses: Text | None
     int8: bool
     num_bootstrap: Trials
@@ -164,7 +165,7 @@ class Evaluate(OfARun, total=False):
 
 
 class Translate(OfARun, total=False):
-    run: Text | list[Text]
+    run: Text | Texts
     input: Text | None
     prefixes: Text | None
     output: Text | None
@@ -173,7 +174,7 @@ class Translate(OfARun, total=False):
     heatmaps: Text | None
     page: Page | None
     units: Units
-    beside: Text | list[Text] | None
+    beside: Text | Texts | None
     num_best: Annotated[int, Field(ge=1, le=1_000)]
     int8: bool
     block_size: Count
@@ -205,7 +206,7 @@ class Compare(TypedDict, total=False):
     runs: Text | list[Text]
     systems: list[Text]
     split: Split
-    refs: Text | Annotated[list[Text], Field(min_length=1)] | None
+    refs: Text | Texts | None
     num_bootstrap: Trials
     num_trials: Trials
     length_bounds: list[Count]
@@ -217,7 +218,7 @@ class Compare(TypedDict, total=False):
 
 
 class Demo(OfARun, total=False):
-    run: Text | Annotated[list[Text], Field(min_length=1)] | None
+    run: Text | Texts | None
     host: Text
     port: Annotated[int, Field(ge=1, le=65535)]
     share: bool

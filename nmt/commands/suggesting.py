@@ -25,7 +25,7 @@ def suggest(key: str, command: str) -> str:
     if any(each.lstrip("+").startswith((f"{parent}._target_=", "trusted=")) for each in sys.argv):
         return f"; a class of your own gets it by +{key}=VALUE"
     if known.get(key):
-        return f": it belongs to {_either(known[key])}: choose it too"
+        return f": it belongs to {_either(known[key])}: choose it too, or leave this out"
     others = dict(other_names(command))
     if called := get_close_matches(name.lower().replace("-", "_"), others, n=1, cutoff=0.85):
         setting, *note = others[called[0]].split(",", 1)
