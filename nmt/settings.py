@@ -78,7 +78,7 @@ def check_value(kind: Any, value: Any, key: str) -> None:
             (*_locate(value, key, each["loc"]), each["msg"].removeprefix("Value error, ")) for each in errors
         ]
         name, found, first = located[0]
-        others = [message for other, _, message in located[1:] if other == name]
+        others = dict.fromkeys(message for other, _, message in located if other == name and message != first)
         more = "".join(f", or {each.removeprefix('Input should be ')}" for each in others)
         raise UserError(f"{name}={say(found)}: {first}{more}") from error
 

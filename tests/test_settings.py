@@ -156,6 +156,10 @@ def test_a_sweep_is_over_text_in_quotes():
         assert quoted(argument, {"run": {str}}, sweeps=True) == expected
 
 
+def test_a_choice_needs_no_plus():
+    assert prepare(["+attention=bahdanau"], "train") == ["attention=bahdanau"]
+
+
 def test_options_may_stand_between_settings():
     assert prepare(["seed=1", "-m", "--config-dir", "é", "kernels=fast"], "train") == [
         "-m", "--config-dir", "é", "seed=1", "kernels=fast",
@@ -218,6 +222,10 @@ def test_a_run_directory_alone_is_said_with_its_key(tmp_path):
         ("translate", "batch_size", "block_size"),
         ("translate", "beam", "decoding.beam_size"),
         ("translate", "epochs", "--help"),
+        ("translate", "model", "'run'"),
+        ("translate", "trainer.max_epochs", "a setting of train"),
+        ("train", "wandb", "'logger=[tensorboard,wandb]'?"),
+        ("train", "attention.sigma", "--help attention"),
         ("compare", "run", "runs"),
     ],
 )

@@ -31,6 +31,7 @@ def prepare(arguments: Sequence[str], command: str) -> list[str]:
                 f"{text} is not UTF-8: give it another name, or set PYTHONUTF8=1 if the terminal is at fault"
             )
     options, settings = _options(arguments, command)
+    settings = [each.lstrip("+") if (CONFIGS / key_of(each)).is_dir() else each for each in settings]
     for each in settings:
         key, _, value = each.partition("=")
         if not key_of(each) or (key == each and each[0] != "~"):

@@ -10,6 +10,7 @@ from hydra.errors import HydraException, InstantiationException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.commands.composing import CONFIGS
+from nmt.commands.reference import groups_of
 from nmt.commands.suggesting import suggest
 from nmt.errors import UserError, WriteError, install
 from nmt.settings import INTERNAL, key_of
@@ -41,11 +42,12 @@ def explain(error: BaseException, config_name: str) -> str:
         chain.append(str(cause))
         cause = cause.__cause__
     if text.startswith(_GROUP_FAULT):
-        given = " ".join(each for each in sys.argv[1:] if (CONFIGS / key_of(each)).is_dir())
+        groups = [each for each in sys.argv[1:] if (CONFIGS / key_of(each)).is_dir()]
+        given = " ".join(each for each in groups if re.fullmatch(r".*=(null|[\d.]+)", each))
         return f"a choice is the name of a file in its group's folder, not null or a number: {given}"
     if unknown := re.search(r"Could not override '([^']+)'", text):
         key = unknown.group(1).split("@")[0]
-        if (CONFIGS / key).is_dir():
+        if key in groups_of(config_name):
             return f"{key}= has no effect with what else is chosen: leave it out, or choose what uses it (--help)"
         return f"unknown configuration key '{key}'{suggest(key, config_name)}"
     options_of = r"Could not find '([^']+)'\s+Available options in '([^']+)':((?:\n\t\S+)*)"
@@ -67,16 +69,24 @@ def explain(error: BaseException, config_name: str) -> str:
     lacking = re.search(r"(?:Key '[^']+' is not in struct|Missing key \S+)\s+full_key: (\S+)", text)
     if lacking and (removals := [each for each in sys.argv[1:] if each.startswith("~")]):
         return f"nothing gives {lacking.group(1)}, which is needed: leave out {' '.join(removals)}"
+    return _explain_override(error, text, chain[-1]) or " ".join(text.split())
+
+
+def _explain_override(error: BaseException, text: str, reason: str) -> str | None:
+    """A line for KEY=VALUE that Hydra cannot read or take."""
     if isinstance(error, OverrideParseException):
         return (
             f"{error.override} cannot be read: give KEY=VALUE, and in quotes a value with brackets or commas: "
             """KEY="'a,b'\""""
         )
+    if text.startswith("Error merging override"):
+        return f"{text.removeprefix('Error merging override ')} cannot be taken ({' '.join(reason.split())})"
     if text.startswith("Ambiguous value"):
         given = text.split("'")[1]
         key, _, values = given.partition("=")
-        return f"{given}: add -m to run each of these values, or give {key}=[{values}] for a list of them"
-    return " ".join(text.split())
+        a_list = f", or give {key}=[{values}] for a list of them" if key == "logger" or "." in key else ""
+        return f"{given}: add -m to run each of these values{a_list}"
+    return None
 
 
 def _group_of(key: str) -> str:

@@ -28,12 +28,14 @@ def suggest(key: str, command: str) -> str:
         return f": it belongs to {_either(known[key])}: choose it too, or leave this out"
     others = dict(other_names(command))
     if called := get_close_matches(name.lower().replace("-", "_"), others, n=1, cutoff=0.85):
-        setting, *note = others[called[0]].split(",", 1)
-        return f"; did you mean '{setting}'{''.join(f',{each}' for each in note)}?"
+        setting, *note = others[called[0]].split(", ", 1)
+        return f"; did you mean '{setting}'{''.join(f', {each}' for each in note)}?"
     elsewhere = [each for each in known if each.rpartition(".")[2] == name and each != key]
     close = get_close_matches(key, elsewhere, n=1, cutoff=0) or get_close_matches(
-        key.lower(), known, n=1, cutoff=0.8
+        key.lower(), known, n=1, cutoff=0.87
     )
+    if not close and key in settings_of("train"):
+        return ": it is a setting of train"
     if not close or close[0] == key:
         return f"; --help{f' {parent}' if parent in known else ''} lists the settings"
     brought = known[close[0]]
