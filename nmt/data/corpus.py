@@ -21,7 +21,7 @@ from nmt.alignment import SEPARATOR, format_pharaoh
 from nmt.data import grammar, rows
 from nmt.data.cache import cached_dataset
 from nmt.data.layout import ALIASES, Files, Languages, find, missing
-from nmt.data.lines import OPENERS, digest, read_lines
+from nmt.data.lines import digest, read_lines
 from nmt.data.rows import Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
@@ -75,10 +75,7 @@ def read_files(
 def _read_split(
     files: Files, languages: Languages, split: str, cache_dir: str | Path, *, skip_bad: bool
 ) -> Dataset:
-    parts = [
-        *(files.form, languages, skip_bad),
-        *((path.suffix in OPENERS and path.suffix, digest(path)) for path in files.paths),
-    ]
+    parts = [files.form, languages, skip_bad, *((path.suffix, digest(path)) for path in files.paths)]
     calls = []
 
     def found() -> Iterator[Row]:

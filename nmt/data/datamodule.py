@@ -51,7 +51,8 @@ class TranslationDataModule(L.LightningDataModule):
         super().__init__()
         for split in ("train", "val"):
             if split not in splits:
-                raise UserError(f"the data have no {split} split; training needs train and val")
+                how = f"move some lines of each file into one named {split}"
+                raise UserError(f"the data have no {split} split; training needs train and val: {how}")
         self.tokenizer = tokenizer
         self.max_length, self.max_ratio, self.max_tokens = max_length, max_ratio, max_tokens
         self.seed, self.guided = seed, guided
@@ -65,7 +66,7 @@ class TranslationDataModule(L.LightningDataModule):
                 100 * share,
             )
         self.val = pairs.encode(splits["val"], tokenizer)
-        self._warn_of_unknown(self.val, splits["val"], "validation", sides=["src"])
+        self._warn_of_unknown(self.val, splits["val"], {"src": "validation sources"})
         self._rows = {"val": Rows.of(self.val)}
         self._pair_sampler = None
         if sampling:
@@ -90,7 +91,8 @@ class TranslationDataModule(L.LightningDataModule):
                     split,
                 )
         encoded = pairs.encode(splits["train"], self.tokenizer, guided=self.guided)
-        self._warn_of_unknown(encoded, splits["train"], "training", sides=["src", "tgt"])
+        kinds = {"src": "training sources", "tgt": "training targets"}
+        self._warn_of_unknown(encoded, splits["train"], kinds)
         self._rows["train"], self.filter_counts = pairs.filter_pairs(
             encoded, max_length=self.max_length, max_ratio=self.max_ratio
         )
@@ -100,13 +102,12 @@ class TranslationDataModule(L.LightningDataModule):
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
 
-    def _warn_of_unknown(self, encoded: Dataset, text: Dataset, split: str, sides: list[str]) -> None:
-        for side in sides:
+    def _warn_of_unknown(self, encoded: Dataset, text: Dataset, kinds: dict[str, str]) -> None:
+        for side, kind in kinds.items():
             if places := pairs.rows_with(encoded, f"{side}_ids", self.tokenizer.unk_id):
                 some = text.select(places[:100])[side]
                 found = self.tokenizer.unknown_characters(some, is_target=side == "tgt")
-                what = f"{split} {'sources' if side == 'src' else 'targets'}"
-                log.warning(unknown_message(len(places), len(text), what, "".join(found)))
+                log.warning(unknown_message(len(places), len(text), kind, "".join(found)))
 
     def _check_budget(self, text: Dataset) -> None:
         """Raise UserError for a training pair that is more than a batch may hold, by its place in the text."""

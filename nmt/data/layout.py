@@ -21,23 +21,22 @@ _NAMED = {split: re.compile(rf"({'|'.join(names)})([._-]|\d|$)") for split, name
 _HELD_OUT = re.compile("test|tst|dev|val", re.IGNORECASE)
 _PYTHON = 'python -X utf8 -c "import '
 _SEGMENTS = (
-    _PYTHON + "html, re; [print(html.unescape(s)) for s in re.findall("
-    r"r'<seg[^>]*>\s*(.*?)\s*</seg>', open('{name}').read())]"
+    _PYTHON + "html, re; [print(html.unescape(s)) for s in "
+    r"re.findall(r'<seg[^>]*>\s*(.*?)\s*</seg>', open('{name}').read())]"
     '" > {split}.LANGUAGE'
 )
 _COMMANDS = {  # that turn files of other formats into those above
+    ".gz": "gzip -d {name}",
+    ".xz": "xz -d {name}",
+    ".bz2": "bzip2 -d {name}",
     ".zst": "zstd -d {name}",
     ".zip": "unzip {name}",
-    ".tar": "tar xf {name}",
-    ".tgz": "tar xf {name}",
+    **dict.fromkeys((".tar", ".tgz"), "tar xf {name}"),
     ".tmx": _PYTHON + "xml.etree.ElementTree as E; [print(*(' '.join(''.join(s.itertext()).split()) "
     "for s in t.iter('seg')), sep='\\t') for _, t in E.iterparse('{name}') if t.tag == 'tu']\" > {split}.tsv",
     **dict.fromkeys((".sgm", ".sgml", ".xml"), _SEGMENTS),
-    **dict.fromkeys(
-        (".xlsx", ".xls", ".ods"),
-        "pip install openpyxl odfpy xlrd; " + _PYTHON + "pandas; "
-        "pandas.read_excel('{name}').to_csv('{split}.csv', index=False)\"",
-    ),
+    ".xlsx": f"pip install openpyxl; {_PYTHON}pandas; "
+    "pandas.read_excel('{name}').to_csv('{split}.csv', index=False)\"",
 }
 
 
@@ -59,50 +58,41 @@ class Languages:
             raise UserError(
                 f"data.src_lang and data.tgt_lang are both {self.src}: set one of them to another"
             )
-        columns = self._columns
-        if columns is not None and not columns.count(self.src) == columns.count(self.tgt) == 1:
-            named = ",".join(self.columns or ())
-            raise UserError(f"data.columns=[{named}] must hold {self.src} and {self.tgt} once each")
-
-    @property
-    def _columns(self) -> list[str] | None:
-        return None if self.columns is None else [each.partition(":")[0] for each in self.columns]
-
-    @property
-    def order(self) -> list[str] | None:
-        """The columns of files without a header, if `columns` says it."""
-        return None if ":" in "".join(self.columns or ":") else self._columns
+        named = [lang for lang, _ in self._columns]
+        if self.columns is not None and not named.count(self.src) == named.count(self.tgt) == 1:
+            columns = ",".join(self.columns)
+            raise UserError(f"data.columns=[{columns}] must hold {self.src} and {self.tgt} once each")
 
     @cached_property
-    def names(self) -> tuple[str, str, str]:
+    def _columns(self) -> list[tuple[str, str]]:
+        """The language of each of `columns` and its name, which may be empty."""
+        return [(lang, name) for lang, _, name in (each.partition(":") for each in self.columns or ())]
+
+    @property
+    def order(self) -> list[str]:
+        """The columns of files without a header, if `columns` says it."""
+        return [lang for lang, _ in self._columns if not any(name for _, name in self._columns)]
+
+    @cached_property
+    def names(self) -> list[str]:
         """The names of source, target and alignment in headers and keys."""
-        named = dict(each.split(":", 1) for each in self.columns or () if ":" in each)
-        return (
-            named.get(self.src, self.src),
-            named.get(self.tgt, self.tgt),
-            named.get("alignment", "alignment"),
-        )
+        return [dict(self._columns).get(each) or each for each in (self.src, self.tgt, "alignment")]
 
     @property
     def advice(self) -> str:
-        """How to name columns that have other names."""
+        """How to say that columns have other names."""
         first, second = sorted((self.src, self.tgt))
         return f"data.columns=[{first}:NAME,{second}:NAME]"
 
     def is_header(self, cells: Iterable[str]) -> bool:
         """True if the cells name both languages, in any case, perhaps between blanks."""
-        return {name.casefold() for name in self.names[:2]} <= {column_name(cell) for cell in cells}
+        return {name.casefold() for name in self.names[:2]} <= {cell.strip().casefold() for cell in cells}
 
     @cached_property
     def alignments_flipped(self) -> bool:
         """Whether i of a link `i-j` in the files counts target words: by `columns`, or else by the alphabet."""
-        order = self._columns or sorted((self.src, self.tgt))
+        order = [lang for lang, _ in self._columns] or sorted((self.src, self.tgt))
         return order.index(self.tgt) < order.index(self.src)
-
-
-def column_name(cell: str) -> str:
-    """The cell of a header as it is compared."""
-    return cell.strip().casefold()
 
 
 @dataclass(frozen=True)
@@ -200,12 +190,10 @@ def _gather_references(stems: dict[str, Endings], languages: Languages) -> None:
             stems[base].setdefault(_REFERENCES, []).append((int(number), 0, path))
 
 
-def _other_stems(split: str, stems: dict[str, Endings]) -> list[str]:
+def _other_stems(split: str, stems: Iterable[str]) -> list[str]:
     """The names that belong to a split though they are none of its ALIASES."""
     named = [stem for stem in stems if split in _NAMED and _NAMED[split].match(stem)]
-    if split != "train" or named:
-        return named
-    return [stem for stem in stems if not _HELD_OUT.search(stem)]
+    return named or [stem for stem in stems if split == "train" and not _HELD_OUT.search(stem)]
 
 
 def _candidates(
@@ -240,17 +228,14 @@ def _candidates(
 
 def _check_formats(directory: Path, split: str) -> None:
     """Raise UserError for the first file that may be the split and must be converted."""
-    for path in sorted(directory.iterdir()):
-        unpacked = Path(_unpacked(path.name))
-        is_of_split = _NAMED[split].match(path.name) if split in _NAMED else path.name.startswith(split)
-        if unpacked.suffix in _COMMANDS and (
-            is_of_split or (split == "train" and not _HELD_OUT.search(path.name))
-        ):
-            command = _COMMANDS[unpacked.suffix]
-            if path.name != unpacked.name and unpacked.suffix != ".tar":
-                command = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}[path.suffix] + " -d {name}"
-            command = command.format(name=path.name, split=split)
-            raise UserError(f"{path} is in a format that is not read: convert it in its folder by {command}")
+    names = sorted(path.name for path in directory.iterdir())
+    for name in _other_stems(split, [each for each in names if Path(_unpacked(each)).suffix in _COMMANDS]):
+        ending = Path(_unpacked(name)).suffix
+        is_packed = name != _unpacked(name) and ending != ".tar"
+        command = _COMMANDS[Path(name).suffix if is_packed else ending].format(name=name, split=split)
+        raise UserError(
+            f"{directory / name} is in a format that is not read: convert it in its folder by {command}"
+        )
 
 
 def _unpacked(name: str) -> str:

@@ -50,14 +50,14 @@ def bounded(handle: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[bytes]:
 
     Of a line of more than `longest` bytes only the first `longest + 1` are read into memory and given.
     """
-    mark = codecs.BOM_UTF8
-    line = handle.readline(longest + 1 + len(mark)).removeprefix(mark)
+    mark, most = codecs.BOM_UTF8, longest + 1
+    line = handle.readline(most + len(mark)).removeprefix(mark)
     while line:
-        if len(line) > longest and not line.endswith(b"\n"):
-            while (rest := handle.readline(longest)) and not rest.endswith(b"\n"):
-                pass
         yield line
-        line = handle.readline(longest + 1)
+        if len(line) > longest and not line.endswith(b"\n"):
+            while (rest := handle.readline(most)) and not rest.endswith(b"\n"):
+                pass
+        line = handle.readline(most)
 
 
 def decode(line: bytes, longest: int = LONGEST_LINE, *, keep_end: bool = False) -> str:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from nmt.alignment import SEPARATOR
 from nmt.data.delimited import Cells, csv_cells, delimiter, is_quoted, tsv_cells
-from nmt.data.layout import Files, Languages, column_name, some
+from nmt.data.layout import Files, Languages, some
 from nmt.data.lines import decode, opened, raw_lines
 from nmt.errors import UserError
 
@@ -24,6 +24,7 @@ Row = tuple[str, str] | tuple[str, str, str]  # source, target and, in all rows 
 Located = tuple[str, int, Row | UserError]  # `FILE, line`, a number, and the row or the reason why it is bad
 
 _NUM_SHOWN = 10  # bad rows
+_UNSOUND = re.compile("[\0\ud800-\udfff]")
 _LARGEST_ARRAY = 2**28  # bytes of a JSON file that is read as a whole
 
 
@@ -38,10 +39,8 @@ def read_rows(
     """
     shards = iter(shards)
     first = next(shards)
-    located = (
-        row for shard in chain([first], shards) for row in islice(_located_rows(shard, languages), most)
-    )
-    yield from sound_rows(located, str(first.paths[0]), skip_bad=skip_bad)
+    located = (islice(_located_rows(shard, languages), most) for shard in chain([first], shards))
+    yield from sound_rows(chain.from_iterable(located), str(first.paths[0]), skip_bad=skip_bad)
 
 
 def sound_rows(rows: Iterable[Located], name: str, *, skip_bad: bool = False) -> Iterator[Row]:
@@ -97,7 +96,7 @@ def _located_rows(shard: Files, languages: Languages) -> Iterator[Located]:
             return _cell_rows(path, csv_cells(path, separator), languages)
 
 
-def _attempt(parse: Callable[..., Row], *arguments: Any) -> Row | UserError:
+def _attempt(parse: Callable[..., Any], *arguments: Any) -> Any | UserError:
     try:
         return parse(*arguments)
     except UserError as error:
@@ -115,32 +114,25 @@ def _text_rows(paths: Sequence[Path], languages: Languages) -> Iterator[Located]
         if None in lines:
             counts = [f"{path} has {sum(1 for _ in raw_lines(path)):,}" for path in paths]
             raise UserError(f"line counts differ: {', '.join(counts)}; line i of each must belong together")
+        place = places[-1]
         try:
-            yield places[-1], number, _aligned([decode(line) for line in lines], languages)
+            row: Row | UserError = _aligned(tuple(map(decode, lines)), languages)
         except UserError as error:
-            yield _first_bad(places, lines), number, error
-
-
-def _first_bad(places: list[str], lines: Sequence[bytes]) -> str:
-    """The place of the line that cannot be decoded, else of the last one."""
-    for place, line in zip(places, lines, strict=True):
-        try:
-            decode(line)
-        except UserError:
-            return place
-    return places[-1]
+            row, broken = error, [isinstance(_attempt(decode, line), UserError) for line in lines]
+            place = places[broken.index(True)] if any(broken) else place
+        yield place, number, row
 
 
 def _json_rows(path: Path, languages: Languages) -> Iterator[Located]:
+    place = f"{path}, line"
     for number, line in enumerate(raw_lines(path), 1):
-        yield f"{path}, line", number, _attempt(_json_row, line, languages)
+        yield place, number, _attempt(_json_row, line, languages)
 
 
 def _json_row(line: bytes, languages: Languages) -> Row:
+    text = decode(line)
     try:
-        row = json.loads(decode(line))
-    except UserError:
-        raise
+        row = json.loads(text)
     except json.JSONDecodeError as error:
         raise UserError(f"not JSON ({error.msg} at column {error.colno})") from error
     except (ValueError, RecursionError) as error:  # a number of too many digits, lists in lists in lists
@@ -175,7 +167,7 @@ def _cell_rows(path: Path, rows: Cells, languages: Languages) -> Iterator[Locate
             if languages.is_header(cells):
                 continue
         if len(cells) == len(columns):
-            yield place, number, _attempt(_aligned, [cells[index] for index in wanted], languages)
+            yield place, number, _attempt(_aligned, tuple(cells[index] for index in wanted), languages)
         else:
             expected = f"{len(columns)} columns ({', '.join(columns)})"
             yield place, number, UserError(f"expected {expected}, got {len(cells)}")
@@ -186,7 +178,7 @@ def _columns(first: list[str], languages: Languages, where: str) -> tuple[list[s
     there is one, alignment. Raises UserError if neither names both languages, and if a name stands twice."""
     names = [name.casefold() for name in languages.names]
     if languages.is_header(first):
-        columns = [column_name(cell) for cell in first]
+        columns = [cell.strip().casefold() for cell in first]
     elif languages.order:
         columns = [name.casefold() for name in languages.order]
         texts = [first[columns.index(name)] for name in names[:2] if len(first) == len(columns)]
@@ -232,19 +224,19 @@ def table_rows(tables: Iterable[Any], languages: Languages, name: str) -> Iterat
 
 def _from_mapping(row: Any, languages: Languages) -> Row:
     """The row of `{"en": …, "de": …}` or `{"translation": {"en": …, "de": …}}`, perhaps with an `alignment`."""
-    *names, alignment = languages.names
+    src, tgt, alignment = languages.names
     texts = row
-    if isinstance(row, dict) and names[0] not in row:
+    if isinstance(row, dict) and src not in row:
         texts = row.get("translation", row)
     if not isinstance(texts, dict):
         raise UserError("not an object with text in each language")
-    for name in names:
+    for name in (src, tgt):
         if name not in texts:
             raise UserError(_no_language(name, list(texts), languages))
-    cells = [_text(texts[name], name) for name in names]
-    if alignment in row:
-        cells.append(_text(row[alignment], alignment))
-    return _aligned(cells, languages)
+    pair = _text(texts[src], src), _text(texts[tgt], tgt)
+    if alignment not in row:
+        return pair
+    return _aligned((*pair, _text(row[alignment], alignment)), languages)
 
 
 def _text(value: Any, name: str) -> str:
@@ -252,18 +244,18 @@ def _text(value: Any, name: str) -> str:
         return f" {SEPARATOR} ".join(_text(each, name) for each in value)
     if not isinstance(value, str):
         raise UserError(f'"{name}" is {str(value)[:24]}, not text')
-    if re.search("[\0\ud800-\udfff]", value):
+    if _UNSOUND.search(value):
         raise UserError(f'"{name}" holds a NUL character or half a surrogate pair')
     return value
 
 
-def _aligned(row: Sequence[str], languages: Languages) -> Row:
+def _aligned(row: tuple[str, ...], languages: Languages) -> Row:
     """The row with i of each link `i-j` (or `ipj`, a possible one) in the source and j in the target.
 
     Raises UserError for text that is no link, and for a link that is not between words of the row.
     """
     if len(row) == 2:
-        return row[0], row[1]
+        return row
     src, tgt, line = row
     num_src, num_tgt = len(src.split()), len(tgt.split())
     links = []

@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -43,21 +42,14 @@ class AligningModel(Model):
 
     @torch.inference_mode()
     def attentions(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        *,
-        max_tokens: int = 4096,
-        first_line: int = 1,
-        unknown: UnknownCharacters | None = None,
+        self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096, first_line: int = 1
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Cross-attention between the pieces of given pairs, ends of sentence included, while the targets are forced.
 
         Yields (number of the pair, weights [L, K, T, S] of each layer and head); nothing for a model without attention.
-        A pair that is longer than the model can read is left out, with a warning that counts from `first_line`. Unknown
-        characters are counted by `unknown`, else warned of.
+        A pair that is longer than the model can read is left out, with a warning that counts from `first_line`.
         """
-        for rows, batch in self._batches(sources, targets, max_tokens, first_line, unknown):
+        for rows, batch in self._batches(sources, targets, max_tokens, first_line):
             src, pad_id = batch.src, self.tokenizer.pad_id
             cross = self.translator.attentions(src, padding_mask(src, pad_id), batch.tgt_in).cross
             if cross is None:
@@ -89,20 +81,12 @@ class AligningModel(Model):
         return translations, {"sum": total, "per_piece": mean, "perplexity": math.exp(-mean)}
 
     def _batches(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        max_tokens: int,
-        first_line: int = 1,
-        unknown: UnknownCharacters | None = None,
+        self, sources: Sequence[str], targets: Sequence[str], max_tokens: int, first_line: int = 1
     ) -> Iterator[tuple[list[int], Batch]]:
         """Batches of given pairs on the model's device, each with the numbers of its pairs; see `attentions`."""
         check_lines(sources=sources, targets=targets)
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
-        with nullcontext(unknown) if unknown else UnknownCharacters(self.tokenizer) as counts:
-            counts.count(sources, "sources")
-            counts.count(targets, "targets", is_target=True)
         src_ids, tgt_ids = self.tokenizer.encode_source(sources), self.tokenizer.encode_target(targets)
         lengths = {row: max(len(src_ids[row]), len(tgt_ids[row])) for row in range(len(sources))}
         longest = self.translator.max_length or max(lengths.values(), default=0)
@@ -150,6 +134,10 @@ class AligningModel(Model):
         first_line: int = 1,
     ) -> Iterator[tuple[int, Aligned]]:
         """(number of the pair, weights with their labels), as of `align`, in the order in which they are computed."""
+        check_lines(sources=sources, targets=targets)
+        with UnknownCharacters(self.tokenizer) as unknown:
+            unknown.count(sources, "sources")
+            unknown.count(targets, "targets", is_target=True)
         for row, weights in self.attentions(sources, targets, first_line=first_line):
             chosen = self.choose_head(weights, layer, head)
             yield row, self.between(chosen, sources[row], targets[row], reading, units)

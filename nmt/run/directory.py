@@ -10,7 +10,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt import alignment, metrics
 from nmt.data.tokenizer import Tokenizer
-from nmt.data.unknown import UnknownCharacters
 from nmt.decoding import BEAM, DecodingSettings
 from nmt.errors import UserError
 from nmt.models.base import Translator
@@ -169,8 +168,7 @@ class Run(TranslatingModel, AligningModel):
         weigh.
         """
         chosen, agreements = {}, []
-        quiet = UnknownCharacters(self.tokenizer)  # who translated the sources has warned of them
-        for row, heads in self.attentions(sources, references, unknown=quiet):
+        for row, heads in self.attentions(sources, references):
             chosen[row] = self.choose_head(heads, None, None)
             if heads.shape[1] > 1:
                 agreements.append(alignment.agreement(heads).mean(axis=0))
