@@ -1,9 +1,10 @@
-"""Writing files so that each is whole, or stays as it was."""
+"""Write files whole or not at all; read files of a directory that somebody else may have made."""
 
 import contextlib
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from nmt.errors import WriteError, printable
+from nmt.errors import UserError, WriteError, printable
 
 
 def json_text(value: Any) -> str:
@@ -65,3 +66,36 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
                 new.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise WriteError(path, error) from error
+
+
+def check_folder(directory: Path) -> None:
+    """Raise UserError if a directory holds anything but folders and files of one name.
+
+    A link, a second name of a file, a FIFO or a device would lead out of a directory that somebody else may have
+    made. The directory itself may be a link; in its folder `wandb`, links may lead to what is beside them or below.
+    """
+    folders = [directory]
+    while folders:
+        folder = folders.pop()
+        for path in map(folder.joinpath, os.listdir(folder)):
+            about = os.lstat(path)
+            if stat.S_ISLNK(about.st_mode) and path.is_relative_to(directory / "wandb"):
+                target = path.readlink()
+                if not target.is_absolute() and ".." not in target.parts:
+                    continue
+            is_junction = getattr(about, "st_reparse_tag", 0) == 0xA0000003  # Windows' link of a folder
+            if stat.S_ISDIR(about.st_mode) and not is_junction:
+                folders.append(path)
+            elif not stat.S_ISREG(about.st_mode):
+                raise UserError(f"{path} is no plain file or folder, and a run has nothing else: remove it")
+            elif about.st_nlink > 1:
+                raise UserError(f"{path} has a second name: a run has its files for itself; copy the run")
+
+
+def read_at_most(file: Path, limit: int) -> bytes:
+    """The bytes of a file. Raises UserError if there are more than `limit`, and OSError."""
+    with file.open("rb") as handle:
+        content = handle.read(limit + 1)
+    if len(content) > limit:
+        raise UserError(f"{file} is too large: more than {limit:,} bytes")
+    return content

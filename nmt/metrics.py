@@ -11,14 +11,18 @@ import unicodedata
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Score, Signature
+from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
+from sacrebleu.utils import SACREBLEU_DIR
 
 from nmt.errors import UserError, check_lines, install
-from nmt.settings import Count, NonNegative, Whole
+from nmt.settings import Count, NonNegative
 
 References = Sequence[str] | Sequence[Sequence[str]]  # one for each hypothesis, or several sets of them
 
@@ -38,6 +42,9 @@ def label(name: str, signature: str) -> str:
     """The name of a score for a person; by its signature, chrF over n-grams of words too is chrF++."""
     words = re.search(r"\|nw:(\d+)", signature)
     return LABELS.get(name, name) + "+" * (int(words[1]) if words else 0)
+
+
+Order = Annotated[int, Field(ge=1, le=16)]  # of n-grams
 
 
 class _FloatScores:
@@ -62,12 +69,18 @@ class Bleu(_FloatScores, BLEU):
         lowercase: bool,
         smooth_method: Literal["exp", "floor", "add-k", "none"] = "exp",
         smooth_value: NonNegative | None = None,
-        max_ngram_order: Count = 4,
+        max_ngram_order: Order = 4,
         effective_order: bool = False,
     ) -> None:
         if tokenize not in BLEU.TOKENIZERS:
             known = ", ".join(map(str, BLEU.TOKENIZERS))
             raise UserError(f"no tokenisation {tokenize!r}: choose from {known}")
+        model = SPM_MODELS.get(tokenize)
+        if model is not None and not Path(SACREBLEU_DIR, "models", Path(model["url"]).name).exists():
+            raise UserError(
+                f"metrics.bleu.tokenize={tokenize} needs a model, which a run does not fetch by itself: fetch it "
+                f"with python -c \"import sacrebleu; sacrebleu.BLEU(tokenize='{tokenize}')\""
+            )
         if smooth_value is not None and BLEU.SMOOTH_DEFAULTS[smooth_method] is None:
             raise UserError(
                 f"smooth_value={smooth_value} has no effect with smooth_method={smooth_method}: leave it out"
@@ -99,8 +112,8 @@ class Chrf(_FloatScores, CHRF):
         self,
         *,
         lowercase: bool,
-        char_order: Count = 6,
-        word_order: Whole = 0,
+        char_order: Order = 6,
+        word_order: Annotated[int, Field(ge=0, le=16)] = 0,
         beta: Count = 2,
         whitespace: bool = False,
         eps_smoothing: bool = False,

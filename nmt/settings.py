@@ -70,10 +70,10 @@ def check_value(kind: Any, value: Any, key: str) -> None:
     try:
         TypeAdapter(kind, config=config).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        # What must be an object is built later, not read.
-        errors = [each for each in error.errors() if each["type"] != "needs_python_object"]
-        if not errors:
-            return
+        # A union with a class has this fault too; alone, only what has a _target_ would do
+        faults = error.errors()
+        errors = [each for each in faults if each["type"] != "needs_python_object"]
+        errors = errors or [{**faults[0], "msg": "Input should be built, with a _target_"}]
         located = [
             (*_locate(value, key, each["loc"]), each["msg"].removeprefix("Value error, ")) for each in errors
         ]

@@ -103,7 +103,7 @@ def make_step(*overrides: str) -> TrainingStep:
     torch.manual_seed(0)
     ids = {"src_vocab_size": VOCAB, "tgt_vocab_size": VOCAB, "joint_vocabulary": True, "separator_id": 4}
     module = TranslationModule(
-        build(cfg.model, **ids, pad_id=PAD, bos_id=BOS, eos_id=EOS),
+        build(cfg.model, "model", **ids, pad_id=PAD, bos_id=BOS, eos_id=EOS),
         optimizer=partial(torch.optim.SGD, lr=0.1),
         scheduler=partial(constant, warmup_steps=0),
         label_smoothing=0.1,

@@ -63,7 +63,7 @@ def make_step(
     ids = {"src_vocab_size": VOCAB, "tgt_vocab_size": VOCAB, "joint_vocabulary": True}
     special = {"pad_id": PAD, "bos_id": BOS, "eos_id": EOS}
     module = TranslationModule(
-        build(cfg.model, **ids, **special),
+        build(cfg.model, "model", **ids, **special),
         optimizer=hydra.utils.instantiate(cfg.optimizer),
         scheduler=partial(constant, warmup_steps=0),
         label_smoothing=0.1,

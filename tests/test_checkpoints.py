@@ -65,7 +65,7 @@ def begin(tmp_path, optimizer, *callbacks) -> None:
 
 
 def test_lists_and_dicts_come_to_a_constructor_as_plain_ones():
-    group = build(settings(), trusted=[__name__])(make_module().parameters()).param_groups[0]
+    group = build(settings(), "optimizer", trusted=[__name__])(make_module().parameters()).param_groups[0]
     assert group["betas"] == [0.9, {"beta": 0.98}]
     assert [type(group["betas"]), type(group["betas"][1])] == [list, dict]
     check_plain([group["betas"]])
@@ -76,7 +76,7 @@ def test_a_run_whose_checkpoints_could_not_be_read_ends_before_its_first_batch(t
     with pytest.raises(UserError, match=r"^optimizer\.0\.0\.betas is a ListConfig, "):
         begin(tmp_path, hydra.utils.instantiate(settings()))
     with pytest.raises(UserError, match=r"^callbacks\.Counter\.seen is a Fraction, "):
-        begin(tmp_path, build(settings(), trusted=[__name__]), Counter())
+        begin(tmp_path, build(settings(), "optimizer", trusted=[__name__]), Counter())
 
 
 @pytest.mark.parametrize(

@@ -343,7 +343,7 @@ def checked(name: str, *overrides: str) -> None:
         "metrics",
         "decoding",
     ):
-        check(cfg.get(group))
+        check(cfg.get(group), group)
     if name == "train" and cfg.data.get("path") is None:
         check(cfg.data)
 

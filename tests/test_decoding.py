@@ -801,7 +801,7 @@ def test_coverage_needs_attention() -> None:
 @pytest.mark.parametrize("file", sorted((CONFIGS / "decoding").glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_decoding_config_is_understood(file: Path) -> None:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
-        settings = build(hydra.compose("translate", overrides=[f"decoding={file.stem}"]).decoding)
+        settings = build(hydra.compose("translate", overrides=[f"decoding={file.stem}"]).decoding, "decoding")
     found = decoding.search(Table(9), batch_of(*SOURCES), settings)
     assert [len(hypotheses) for hypotheses in found] == [1] * len(SOURCES)
 

@@ -163,7 +163,7 @@ def test_a_plateau_does_not_overlook_what_is_a_little_better(mode, scores):
 def test_what_makes_no_schedule_is_refused(name, settings, message):
     target = {"_target_": f"nmt.training.schedules.{name}", "_partial_": True}
     with pytest.raises(UserError, match=message):
-        build(OmegaConf.create({"scheduler": target | settings}).scheduler)
+        build(OmegaConf.create({"scheduler": target | settings}).scheduler, "scheduler")
 
 
 def test_a_schedule_is_told_of_the_runs_steps_where_it_takes_them_and_has_none():

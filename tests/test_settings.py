@@ -19,7 +19,7 @@ from nmt.commands.settings import OF_COMMANDS, settle
 from nmt.commands.suggesting import suggest
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
-from nmt.run.building import build, check, errors_of, may_build
+from nmt.run.building import PLACES, build, check, errors_of, may_build
 from nmt.run.directory import Run
 from nmt.settings import GROUPS, Count, check_value
 from tests.commands import CONFIGS, compose, refused, run
@@ -269,52 +269,77 @@ def test_a_count_is_a_whole_number_of_at_least_one(value):
 
 
 @pytest.mark.parametrize(
-    ("target", "settings", "message"),
+    ("place", "target", "settings", "message"),
     [
-        ("nmt.attention.GeneralAttention", {"temperature": 0}, "^part.temperature=0: .* greater than 0"),
+        ("content", "nmt.attention.GeneralAttention", {"temperature": 0}, "^part.temperature=0: .* than 0"),
         (
+            "content",
             "nmt.attention.GeneralAttention",
             {"temperature": -1.0},
             r"^part.temperature=-1\.0: .* greater than 0",
         ),
-        ("nmt.attention.MonotonicLocalAttention", {"window": 0}, "^part.window=0: .* or equal to 1"),
-        ("nmt.attention.CoverageAttention", {"max_fertility": 0}, "^part.max_fertility=0: .* greater than 0"),
-        ("nmt.attention.GeneralAttention", {"size": 3}, "^part.size: GeneralAttention has no such setting"),
-        ("nmt.decoding.DecodingSettings", {"min_length": 5, "max_length": 4}, "^part: min_length=5 is above"),
-        ("nmt.metrics.Rouge", {"kind": "rouge9"}, "^part.kind=rouge9: Input should be 'rouge1'"),
-        ("nmt.training.callbacks.Checkpoints", {"keep": 0}, "^part.keep=0: .* or equal to 1"),
-        ("nmt.training.callbacks.Checkpoints", {"keep": "all"}, "^part.keep=all: .* valid integer"),
-        ("nmt.training.callbacks.Checkpoints", {"keep": True}, "^part.keep=true: .* valid integer"),
         (
+            "attention",
+            "nmt.attention.MonotonicLocalAttention",
+            {"window": 0},
+            "^part.window=0: .* equal to 1",
+        ),
+        (
+            "attention",
+            "nmt.attention.CoverageAttention",
+            {"max_fertility": 0},
+            "^part.max_fertility=0: .* than 0",
+        ),
+        ("content", "nmt.attention.GeneralAttention", {"size": 3}, "^part.size: .* has no such setting"),
+        (
+            "decoding",
+            "nmt.decoding.DecodingSettings",
+            {"min_length": 5, "max_length": 4},
+            "^part: min_length=5 is above",
+        ),
+        ("metrics", "nmt.metrics.Rouge", {"kind": "rouge9"}, "^part.kind=rouge9: Input should be 'rouge1'"),
+        ("callbacks", "nmt.training.callbacks.Checkpoints", {"keep": 0}, "^part.keep=0: .* or equal to 1"),
+        ("callbacks", "nmt.training.callbacks.Checkpoints", {"keep": "all"}, "^part.keep=all: .* integer"),
+        ("callbacks", "nmt.training.callbacks.Checkpoints", {"keep": True}, "^part.keep=true: .* integer"),
+        (
+            "averaging",
             "nmt.training.callbacks.ExponentialMovingAverage",
             {"decay": 1.0},
             r"^part.decay=1\.0: .* less than 1",
         ),
         (
+            "averaging",
             "nmt.training.callbacks.ExponentialMovingAverage",
             {"decay": None},
             "^part.decay=null: .* valid number",
         ),
         (
+            "averaging",
             "nmt.training.callbacks.ExponentialMovingAverage",
             {"warmup": None},
             "^part.warmup=null: .* valid bool",
         ),
-        ("torch.optim.Adam", {"lr": "fast"}, "^part.lr=fast: Input should be a valid number"),
-        ("lightning.Trainer", {"precision": "32-true", "devices": -7, "accelerator": "cpu"}, "^part: "),
+        ("optimizer", "torch.optim.Adam", {"lr": "fast"}, "^part.lr=fast: Input should be a valid number"),
+        (
+            "trainer",
+            "lightning.Trainer",
+            {"precision": "32-true", "devices": -7, "accelerator": "cpu"},
+            "^part: ",
+        ),
     ],
 )
-def test_what_is_built_has_the_settings_that_it_declares(target, settings, message):
-    partial = {} if target.startswith(("nmt.decoding", "nmt.metrics", "lightning")) else {"_partial_": True}
+def test_what_is_built_has_the_settings_that_it_declares(place, target, settings, message):
+    partial = {"_partial_": True} if place == "optimizer" else {}
     with pytest.raises(UserError, match=message) as caught:
-        build(node(target, **partial, **settings))
+        build(node(target, **partial, **settings), place)
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_what_the_program_gives_itself_is_no_setting():
     with pytest.raises(UserError, match=r"^part.beam_size=3 has no effect in this program: leave it out"):
-        build(node("nmt.decoding.DecodingSettings", beam_size=3), beam_size=4)
-    assert build(node("nmt.decoding.DecodingSettings", beam_size=3)) == DecodingSettings(beam_size=3)
+        build(node("nmt.decoding.DecodingSettings", beam_size=3), "decoding", beam_size=4)
+    found = build(node("nmt.decoding.DecodingSettings", beam_size=3), "decoding")
+    assert found == DecodingSettings(beam_size=3)
 
 
 def test_what_is_called_later_names_its_setting():
@@ -326,23 +351,31 @@ def test_what_is_called_later_names_its_setting():
 
 
 @pytest.mark.parametrize(
-    "target",
+    ("place", "target"),
     [
-        "nmt.attention.GeneralAttention",
-        "nmt.attention.masks.masked_softmax",
-        "nmt.encoders.RecurrentEncoder",
-        "nmt.data.corpus.read_files",
-        "nmt.metrics.Bleu",
-        "nmt.training.callbacks.TensorBoard",
-        "nmt.training.schedules.cosine",
-        "torch.optim.SGD",
-        "lightning.Trainer",
-        "lightning.pytorch.callbacks.Timer",
-        "lightning.pytorch.loggers.CSVLogger",
+        ("content", "nmt.attention.GeneralAttention"),
+        ("attention", "nmt.attention.no_attention"),
+        ("normalizer", "nmt.attention.masks.masked_softmax"),
+        ("words", "nmt.encoders.RecurrentEncoder"),
+        ("reader", "nmt.data.corpus.read_files"),
+        ("metrics", "nmt.metrics.Bleu"),
+        ("logger", "nmt.training.callbacks.TensorBoard"),
+        ("scheduler", "nmt.training.schedules.cosine"),
+        ("optimizer", "torch.optim.SGD"),
+        ("trainer", "lightning.Trainer"),
+        ("callbacks", "lightning.pytorch.callbacks.Timer"),
+        ("logger", "lightning.pytorch.loggers.CSVLogger"),
     ],
 )
-def test_a_run_may_build_what_training_builds(target):
-    assert may_build(target)
+def test_each_place_builds_what_is_for_it_and_no_other_does(place, target):
+    assert may_build(target, place)
+    same = {
+        "words": ("encoder", "sentences"),
+        "content": ("attention",),
+        "metrics": ("bleu", "chrf", "macro_f1"),
+    }
+    for other in PLACES.keys() - {place, *same.get(place, ())}:
+        assert not may_build(target, other), other
 
 
 @pytest.mark.parametrize(
@@ -353,6 +386,9 @@ def test_a_run_may_build_what_training_builds(target):
         "nmt.models.base.torch.load",
         "nmt.attention.base.torch",
         "nmt.attention.Nothing",
+        "nmt.attention.masks.padding_mask",
+        "nmt.data.corpus._key",
+        "nmt.data.corpus.cached_dataset",
         "nmt.run.files.write_atomically",
         "nmt.training.callbacks.writers.EventFile",
         "nmt.training.callbacks.summary.sys.exit",
@@ -362,13 +398,52 @@ def test_a_run_may_build_what_training_builds(target):
         "lightning.pytorch.callbacks.model_checkpoint.os.system",
         "hydra.utils.get_method",
         "my_lab.Mine",
+        5,
+        None,
+        ["os.system"],
     ],
 )
 def test_a_run_may_build_nothing_else(target):
-    assert not may_build(target)
-    for hidden in ({"a": [[{"_target_": target}]]}, {"a": {"b": {"_target_": target}}}):
-        with pytest.raises(UserError, match=rf"{target}: a run may not build this; .* add trusted=\["):
+    """Wherever it stands; and the line names no module to trust, as the run could be a stranger's."""
+    places = [{"a": [[{"_target_": target}]]}, *({place: {"_target_": target}} for place in PLACES)]
+    for hidden in places:
+        with pytest.raises(UserError, match="a run may not build this") as caught:
             check(OmegaConf.create(hidden))
+        assert "trusted" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"_args_": [{}]}, "attention._args_: a run may not set this"),
+        ({"_recursive_": False}, "attention._recursive_: a run may not set this"),
+        ({"_convert_": "none"}, "attention._convert_: a run may not set this"),
+        ({"content": node("nmt.attention.DotAttention")}, "attention.content._partial_ must be true"),
+        ({"content": {"a": 1}}, "attention.content={.*}: Input should be callable"),
+        ({"content": "os.system"}, "attention.content=os.system: Input should be callable"),
+        (
+            {"window": node("nmt.attention.DotAttention")},
+            "attention.window._target_=.*may not build this here",
+        ),
+        ({"window": [node("nmt.attention.DotAttention")]}, "may not build this here, where nothing is built"),
+    ],
+)
+def test_types_are_checked_before_anything_is_built(settings, message):
+    target = {"_target_": "nmt.attention.MonotonicLocalAttention", "_partial_": True}
+    with pytest.raises(UserError, match=message):
+        check(OmegaConf.create({"attention": target | settings}))
+
+
+def test_a_part_is_called_later_only_where_that_is_expected():
+    with pytest.raises(UserError, match=r"part\._partial_ must be false here, not true"):
+        build(node("nmt.metrics.Ter", _partial_=True), "metrics")
+    with pytest.raises(UserError, match=r"part\._partial_ must be true here, not false"):
+        build(node("torch.optim.Adam"), "optimizer")
+    scorers = {"bleu": node("nmt.decoding.DecodingSettings")}
+    with pytest.raises(UserError, match=r"part\.bleu\._target_=.*only what nmt\.metrics offers"):
+        build(node("nmt.training.callbacks.ScoreValidation", num_samples=1, **scorers), "callbacks")
+    with pytest.raises(UserError, match=r"part\.bleu={.*}: Input should be"):
+        build(node("nmt.training.callbacks.ScoreValidation", num_samples=1, bleu={"a": 1}), "callbacks")
 
 
 # A person's own classes, from a module beside the command that they give
@@ -446,7 +521,7 @@ def command(monkeypatch, tmp_path):
 def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted(command, tmp_path):
     trained = tmp_path / "run"
     given = [*TINY, *OWN, f"data.cache_dir={tmp_path / 'cache'}", f"run_dir={trained}"]
-    untrusted = "my_lab.read: a run may not build this; if you trust the module my_lab, add trusted=[my_lab]"
+    untrusted = "my_lab.read: a run may not build this here, but only what nmt.data.corpus offers"
     refused(command("train", *given), untrusted)
     assert not (trained / "config.yaml").exists()
     refused(
@@ -465,9 +540,10 @@ def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted
         "translate": [f"run={trained}", "decoding=greedy"],
     }
     for name, arguments in asked.items():
-        refused(command(name, *arguments, stdin=b"a house .\n"), "add trusted=[my_lab]")
+        said = "callbacks.count=" if name == "train" else "may not build this here"
+        refused(command(name, *arguments, stdin=b"a house .\n"), said)
         assert command(name, *arguments, "trusted=[my_lab]", stdin=b"a house .\n").status == 0
     assert sys.modules["my_lab"].Count.started == 2
-    with pytest.raises(UserError, match=r"trusted=\[my_lab\]"):
+    with pytest.raises(UserError, match="may not build this here"):
         Run.load(trained)
     assert Run.load(trained, trusted=["my_lab"]).translator.decoder.attention.scale == 2.0

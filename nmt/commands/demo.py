@@ -13,7 +13,7 @@ def demo(cfg: DictConfig) -> None:
     from nmt.demo.app import build_app, launch  # gradio is an extra
 
     how = {key: cfg[key] for key in ("checkpoint", "average", "device", "trusted")}
-    decoding = build(cfg.decoding)
+    decoding = build(cfg.decoding, "decoding")
     explorers = []
     for path in [cfg.run] if isinstance(cfg.run, str) else cfg.run:
         run = Run.load(path, **how)

@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -113,6 +114,7 @@ def run_command(name: str) -> None:
             outlive_reader()
         if name != "train":  # whose progress bars move the cursor
             escape_controls()
+            signal.signal(signal.SIGTERM, _end)
         if set(HELP) & set(sys.argv):
             print(help_of(name, [each for each in sys.argv[1:] if not each.startswith("-")]))
             return
@@ -126,6 +128,11 @@ def run_command(name: str) -> None:
                 raise UserError("every trial of the search failed, see their errors above") from error
             raise
         sys.stdout.flush()
+
+
+def _end(number: int, frame: Any) -> None:
+    """End as after an error, which removes what is half-written."""
+    sys.exit(128 + number)
 
 
 def main() -> None:

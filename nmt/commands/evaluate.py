@@ -27,7 +27,7 @@ def evaluate(cfg: DictConfig) -> dict:
     """Score translations of the split, or given ones, print the scores, and write them beside those of the training."""
     how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
     run = open_run(cfg.run, **how)
-    decoding = build(cfg.decoding)
+    decoding = build(cfg.decoding, "decoding")
     check_decoding(decoding, run.translator)
     dataset = read_text(cfg, run)
     if cfg.hypotheses is None:
@@ -36,7 +36,7 @@ def evaluate(cfg: DictConfig) -> dict:
     scores, translations = run.score(
         dataset,
         decoding,
-        scorers=build_parts(metrics, trusted=cfg.trusted),
+        scorers=build_parts(metrics, "metrics", trusted=cfg.trusted),
         num_bootstrap=cfg.num_bootstrap,
         show_progress=True,
         hypotheses=None if cfg.hypotheses is None else list(read_lines(Path(cfg.hypotheses))),
@@ -73,7 +73,7 @@ def evaluate(cfg: DictConfig) -> dict:
 def read_text(cfg: DictConfig, run: Run) -> Dataset:
     """The split, or the lines of `src`, with the references of `refs`, if they are given, in place of its own."""
     if cfg.src is None:
-        dataset = run.split(cfg.split, data_config(run, cfg.data))
+        dataset = run.split(cfg.split, data_config(run, cfg.data), stored=cfg.data.reader is None)
     else:
         dataset = Dataset.from_dict({"src": list(read_lines(Path(cfg.src)))})
     if cfg.refs is None:

@@ -67,6 +67,7 @@ class Corpus(TypedDict, total=False):
     max_ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)]
     max_tokens: Annotated[int, Field(ge=1, le=10_000_000)]
     buffer_pairs: Count
+    streaming: Count | None
     tokenizer: Vocabulary
 
 

@@ -2,14 +2,19 @@
 
 import functools
 import os
+import re
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from omegaconf import OmegaConf
 
+from nmt.commands.composing import CONFIGS
 from nmt.environment import rank
 from nmt.errors import UserError
+from nmt.run.files import load_config
 
 
 def started() -> str:
@@ -67,7 +72,25 @@ def arguments_for_training(arguments: list[str]) -> list[str]:
         return arguments
     if {"-m", "--multirun"} & set(arguments):
         raise UserError(f"{given[-1]}: one run is resumed at a time, without -m")
-    return [
+    named = {each.partition("=")[0] for each in arguments}
+    directory = Path(given[-1].removeprefix("resume=").strip("'\""))
+    brought = [each for each in stored_choices(directory) if each.partition("=")[0] not in named]
+    return brought + [
         f"++{each}" if "." in each.split("=")[0] and each[0].isalpha() and "=" in each else each
         for each in arguments
     ]
+
+
+def stored_choices(directory: Path) -> list[str]:
+    """A run's choices among what this installation's configuration brings to it, as overrides."""
+    if not (directory / "config.yaml").is_file():
+        return []
+    stored = load_config(directory)
+    loggers = stored.logger if OmegaConf.is_dict(stored.get("logger")) else {}
+    files = {name: CONFIGS / "logger" / f"{name}.yaml" for name in loggers if loggers[name] is not None}
+    known = [str(name) for name, file in files.items() if file.is_file()]
+    chosen = {"logger": f"[{','.join(known or ['none'])}]"}
+    for group in ("callbacks", "trainer"):
+        if re.fullmatch(r"[\w-]+", name := str((stored.get("choices") or {}).get(group, ""))):
+            chosen[group] = name
+    return [f"{group}={choice}" for group, choice in chosen.items()]

@@ -12,9 +12,11 @@ from hydra.utils import to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.entry import LogFile, program
-from nmt.commands.starting import agree_on
+from nmt.commands.settings import settle
+from nmt.commands.starting import agree_on, stored_choices
 from nmt.environment import rank
 from nmt.errors import UserError, WriteError
+from nmt.files import check_folder
 from nmt.run.files import claimed
 from nmt.training.callbacks import Interrupted
 from nmt.training.train import quieten, resume_run, train
@@ -27,7 +29,9 @@ def main(cfg: DictConfig) -> float | None:
         try:
             if cfg.resume is None:
                 return train(cfg).get("best")
-            resume_run(cfg, list(HydraConfig.get().overrides.task))
+            brought = stored_choices(run_dir)
+            given = [each for each in HydraConfig.get().overrides.task if each not in brought]
+            resume_run(cfg, given, lambda each: settle(each, "train"))
             return None
         except (Interrupted, KeyboardInterrupt) as ended:
             if rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
@@ -51,6 +55,7 @@ def _run_directory(cfg: DictConfig) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         if rank() == 0:
             place = stack.enter_context(claimed(place, may_rename=not is_named))
+            check_folder(place)  # before a log is written there
             handler = LogFile(place / "train.log")
             handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
             logging.getLogger().addHandler(handler)

@@ -18,7 +18,7 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
     torch.manual_seed(cfg.seed)
     module = TranslationModule(
         build_translator(cfg.model, tokenizer, trusted=cfg.trusted),
-        optimizer=build(cfg.optimizer, trusted=cfg.trusted),
+        optimizer=build(cfg.optimizer, "optimizer", trusted=cfg.trusted),
         scheduler=partial(constant, warmup_steps=0),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=0.0,

@@ -45,7 +45,7 @@ def translate(cfg: DictConfig) -> None:
     """
     how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
     run = open_run(cfg.run, **how)
-    decoding = build(cfg.decoding)
+    decoding = build(cfg.decoding, "decoding")
     check_decoding(decoding, run.translator, num_best=cfg.num_best)
     if any(cfg[key] is not None for key in OF_ATTENTION):
         if not run.translator.has_attention:

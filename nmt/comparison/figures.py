@@ -36,7 +36,7 @@ class Comparison(NamedTuple):
 def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
     """The sources and sets of references that a run was scored on. Raises UserError if its data no longer hold them."""
     try:
-        dataset = read_whole(stored_data(run.config.data), [split], trusted=trusted)[split]
+        dataset = read_whole(stored_data(run.config.data), [split], trusted=trusted, stored=True)[split]
     except (UserError, OSError) as error:
         raise UserError(f"{run.directory}: {error}; or give the references with refs=FILE") from error
     sources, references = list(dataset["src"]), references_of(dataset)

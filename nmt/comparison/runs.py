@@ -1,6 +1,5 @@
 """Scored runs, read without their models: settings, hypotheses, references, and labels that tell them apart."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.data.lines import read_lines
 from nmt.errors import UserError, command, printable
+from nmt.files import check_folder
 from nmt.run.files import find_runs, load_config, runs_under, score_files
-from nmt.settings import check_value, flat
+from nmt.run.scores import read_scores
+from nmt.settings import flat
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
 NOT_SETTINGS = (
@@ -78,15 +79,14 @@ def read_run(directory: Path, split: str) -> ScoredRun:
     metrics_file, hypotheses_file = score_files(directory, split)
     if not runs_under(directory):
         raise UserError(f"{directory} holds no run")
+    check_folder(directory)
     for file in (metrics_file, hypotheses_file):
         if not file.is_file():
             raise UserError(f"{directory} has no {file.name}; {advice}")
     try:
-        scores = json.loads(metrics_file.read_text("utf-8"))
-        check_value(dict[str, Any], scores, "scores")
-        check_value(list[str], scores.get("ensemble", []), "scores.ensemble")
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{metrics_file} is broken ({error}); {advice}") from error
+        scores = read_scores(metrics_file)
+    except UserError as error:
+        raise UserError(f"{error}; {advice}") from error
     hypotheses = list(read_lines(hypotheses_file))
     config = load_config(_trained_in(directory, scores))
     return ScoredRun(directory, config, dict(config.get("choices") or {}), scores, hypotheses)

@@ -8,6 +8,7 @@ whitespace words from 0, i in the source.
 import collections
 import functools
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,7 +29,9 @@ from nmt.errors import UserError
 from nmt.settings import SPLITS, Count, Whole
 
 _READER_VERSION = 4  # raise it when the same files give other rows
-Size = Annotated[int, Field(ge=1, le=10_000_000)]  # of a built-in corpus
+# Of the built-in text, which is generated in memory
+Size = Annotated[int, Field(ge=1, le=1_000_000)]
+Length = Annotated[int, Field(ge=1, le=200)]
 _ROWS_OF_A_TABLE = 1_000  # of the Hub's
 
 BadRows = Literal["stop", "skip"]
@@ -146,8 +149,8 @@ def read_grammar(
     num_train: Size,
     num_val: Size,
     num_test: Size,
-    min_words: Count = grammar.MIN_WORDS,
-    max_words: Count,
+    min_words: Length = grammar.MIN_WORDS,
+    max_words: Length,
     seed: Whole,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Dataset]:
@@ -181,8 +184,8 @@ def read_documents(
     num_train: Size,
     num_val: Size,
     num_test: Size,
-    min_sentences: Count,
-    max_sentences: Count,
+    min_sentences: Length,
+    max_sentences: Length,
     seed: Whole,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Dataset]:
@@ -251,8 +254,10 @@ def read_hub(
     streaming: Count | None = None,
     bad_rows: BadRows = "stop",
     splits: Sequence[str] = SPLITS,
+    only_cached: bool = False,
 ) -> dict[str, Any]:
-    """The splits of the Hub's data set `name`, or of a local copy of its files at `path`.
+    """The splits of the Hub's data set `name`, or of a local copy of its files at `path`; of the Hub's, if
+    `only_cached`, the copy in `cache_dir` without a connection.
 
     Columns are named by language, or one column `translation` holds both. Raises UserError where the Hub cannot be
     reached or has no such data set, where a language is not in it, and naming the row that is not sound.
@@ -274,16 +279,32 @@ def read_hub(
             f"data.streaming={streaming}: the Hub's copy of {name} is loaded whole, set data.path=DIR"
         )
     languages = Languages(str(src_lang), str(tgt_lang))
+    if only_cached and (not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) or Path(name).exists()):
+        raise UserError(f"data.reader.name={name} is no data set of the Hub, OWNER/NAME: give data.path=DIR")
+    settings: tuple[Any, ...] = datasets.config, huggingface_hub.constants
+    before = [each.HF_HUB_OFFLINE for each in settings]
     try:
-        if not _reaches_hub():  # what is cached is read; for the rest its client would try again for 25 s
-            huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+        if (
+            only_cached or not _reaches_hub()
+        ):  # what is cached is read; for the rest its client would try for 25 s
+            for each in settings:
+                each.HF_HUB_OFFLINE = True
         loaded = datasets.load_dataset(name, config, cache_dir=str(cache_dir))
     except Exception as error:  # its network stack raises many unrelated types
+        if only_cached:
+            raise UserError(
+                f"the run was trained on {name} of the Hub, which {cache_dir} has not: a run fetches nothing; "
+                f"give data.path=DIR or data.cache_dir=DIR, or name the data: data.reader.name={name} if you resume, "
+                "else data=NAME"
+            ) from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
             f"cannot load {name} from the Hub ({reason}): set data.path=DIR to read a local copy, or "
             "data.reader.config=NAME where it has several configurations"
         ) from error
+    finally:
+        for each, value in zip(settings, before, strict=True):
+            each.HF_HUB_OFFLINE = value
     result = {}
     for split in splits:
         for alias in ALIASES.get(split, (split,)):

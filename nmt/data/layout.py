@@ -58,6 +58,9 @@ class Languages:
             raise UserError(
                 f"data.src_lang and data.tgt_lang are both {self.src}: set one of them to another"
             )
+        for lang in (self.src, self.tgt):
+            if "/" in lang or "\\" in lang:
+                raise UserError(f"{lang!r} is no language: it is the ending of a file's name, or a column")
         named = [lang for lang, _ in self._columns]
         if self.columns is not None and not named.count(self.src) == named.count(self.tgt) == 1:
             columns = ",".join(self.columns)

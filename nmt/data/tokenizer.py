@@ -11,13 +11,14 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from nmt.alignment import SEPARATOR, Side, make_side, split_units
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError, check_lines
-from nmt.files import write_together
+from nmt.files import read_at_most, write_together
 
 MODEL_TYPES = ("unigram", "bpe")
 NORMALIZATION = "nmt_nfkc"  # SentencePiece's own default
 _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 # Part of what a model follows from: another number of threads adds in another order and gives another model.
 _NUM_THREADS = 4
+_MOST_BYTES = 2**26  # of a model, which has 250,000 pieces in 6 MB
 _SPACE = "▁"  # SentencePiece's mark of a space
 
 
@@ -98,7 +99,7 @@ class Tokenizer:
         models = []
         for file in files:
             try:
-                models.append(Path(file).read_bytes())
+                models.append(read_at_most(Path(file), _MOST_BYTES))
             except OSError as error:
                 raise UserError(f"{file}: cannot read the SentencePiece model ({error.strerror})") from error
             _processor(models[-1], str(file))

@@ -1,6 +1,8 @@
 """The playground page: Gradio components that call `session.py` and `views.py`."""
 
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from nmt.demo import views
+from nmt.demo.guard import Guard
 from nmt.demo.session import Choices, Explored, Explorer
 from nmt.errors import UserError
 
@@ -20,6 +24,10 @@ textarea { unicode-bidi: plaintext; text-align: start; }
 #best td:nth-child(-n+2) { font-variant-numeric: tabular-nums; }"""
 MEAN = "mean"
 BETWEEN_FRAMES = 0.05  # seconds
+MOST_CHARACTERS = 1000  # of a text: the memory of its attention grows with the square
+ONE_AT_A_TIME: Any = {"concurrency_id": "model", "concurrency_limit": 1}
+MOST_SESSIONS = 10  # pages whose translation is remembered
+TEXT = f"text (at most {MOST_CHARACTERS:,} characters)"
 
 
 @dataclass
@@ -48,8 +56,22 @@ def build_app(explorers: Sequence[Explorer]) -> gr.Blocks:
     return app
 
 
+def check_length(*texts: str) -> None:
+    """Raise gr.Error for a text that is too long; a browser asks for none, another client may."""
+    if max(map(len, texts)) > MOST_CHARACTERS:
+        raise gr.Error(f"A text has at most {MOST_CHARACTERS:,} characters.", print_exception=False)
+
+
+def remembered(now: Situation) -> Explored:
+    """A page's translation. Raises gr.Error if it is forgotten: those of the last pages are remembered."""
+    if now.explored is None:
+        raise gr.Error("This translation is forgotten: translate the text again.", print_exception=False)
+    return now.explored
+
+
 def launch(app: gr.Blocks, *, host: str, port: int, share: bool, wait: bool = True) -> None:
-    """Serve until interrupted; without `wait`, serve in a thread and return."""
+    """Serve until interrupted, then end the process; without `wait`, serve in a thread and return."""
+    names = (host, ".gradio.live") if share else (host,)
     # gradio asks its own server whether it is up, through a proxy where one is set, and gives up on a slow machine.
     direct = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1", "localhost", host)
     os.environ["no_proxy"] = ",".join(filter(None, direct))
@@ -60,29 +82,44 @@ def launch(app: gr.Blocks, *, host: str, port: int, share: bool, wait: bool = Tr
         server_name=host,
         server_port=port,
         share=share,
-        prevent_thread_lock=not wait,
+        prevent_thread_lock=True,
         quiet=not (wait and share),
+        max_threads=4,
+        state_session_capacity=MOST_SESSIONS,
+        app_kwargs={"middleware": [Middleware(Guard, names=names)]},
         theme=gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"]),
         css=CSS,
         footer_links=[],
     )
+    if not wait:
+        return
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+    app.close(verbose=False)
+    print("\nended", flush=True)
+    os._exit(0)  # a translation that is under way would abort the interpreter's own end
 
 
 def _side_by_side(explorers: Sequence[Explorer]) -> None:
-    line = gr.Textbox(label="text", elem_id="both-line")
+    line = gr.Textbox(label=TEXT, max_length=MOST_CHARACTERS, elem_id="both-line")
     target = gr.Textbox(
-        label="a translation for all of them (leave empty: each its own)", elem_id="both-target"
+        label="a translation for all of them (leave empty: each its own)",
+        max_length=MOST_CHARACTERS,
+        elem_id="both-target",
     )
     button = gr.Button("Translate", variant="primary", elem_id="both-go")
     view = gr.HTML(js_on_load=FRAME, elem_id="both")
 
     def show(line: str, target: str) -> str:
+        check_length(line, target)
         try:
             return views.beside(explorers, line, target)
         except UserError as error:
             raise gr.Error(str(error), print_exception=False) from error
 
-    gr.on([button.click, line.submit, target.submit], show, [line, target], view)
+    gr.on([button.click, line.submit, target.submit], show, [line, target], view, **ONE_AT_A_TIME)
 
 
 class Playground:
@@ -96,7 +133,7 @@ class Playground:
         names = [each.run.name for each in self.explorers]
         situation = gr.State(Situation())
         with gr.Row():
-            line = gr.Textbox(label="text", lines=2, scale=4, elem_id="line")
+            line = gr.Textbox(label=TEXT, max_length=MOST_CHARACTERS, lines=2, scale=4, elem_id="line")
             go = gr.Button("Translate", variant="primary", scale=1, elem_id="go")
         self.text = gr.Textbox(label="translation", interactive=False, lines=2, elem_id="text")
         self.said = gr.HTML(visible=False, elem_id="said")
@@ -128,9 +165,9 @@ class Playground:
             yield from self._translate(situation, self._holding(now, words, looks[1]), looks)
 
         begin = [go.click, line.submit, free.click, run.input]
-        gr.on(begin, start, [situation, run, line, *looks], shown)
-        self.others.input(take, [situation, self.others, *looks], shown)
-        hold.click(hold_it, [situation, self.sources, *looks], shown)
+        gr.on(begin, start, [situation, run, line, *looks], shown, **ONE_AT_A_TIME)
+        self.others.input(take, [situation, self.others, *looks], shown, **ONE_AT_A_TIME)
+        hold.click(hold_it, [situation, self.sources, *looks], shown, **ONE_AT_A_TIME)
         gr.on([each.input for each in looks], self._look, [situation, *looks], self.view)
         self.view.select(self._point, [situation, unit], [situation, self.others, self.sources])
 
@@ -147,6 +184,7 @@ class Playground:
 
     def _translate(self, state: gr.State, now: Situation, looks: Sequence[Any]) -> Iterator[dict]:
         """Show the growing greedy translation, then the result of the search with its attention and n-best list."""
+        check_length(now.line)
         explorer = self.explorers[now.number]
         last = -BETWEEN_FRAMES
         try:
@@ -183,17 +221,16 @@ class Playground:
         self, now: Situation, unit: Any, event: gr.EventData
     ) -> tuple[Situation, gr.Radio, gr.CheckboxGroup]:
         """Show the alternatives to the clicked word, and the source words that it can attend to."""
-        assert now.explored is not None
-        position = now.explored.position(unit, event.index)
+        explored = remembered(now)
+        position = explored.position(unit, event.index)
         if position is None:
             raise gr.Error(views.PARTS, print_exception=False)
         others = [
-            (f"{each.label}  {each.probability:.3f}", each.piece)
-            for each in now.explored.alternatives[position]
+            (f"{each.label}  {each.probability:.3f}", each.piece) for each in explored.alternatives[position]
         ]
-        label = f"instead of {now.explored.labels[position]} (piece {position})"
-        words = [(word, number) for number, word in enumerate(now.explored.best.source_words)]
-        has_attention = now.explored.weights is not None
+        label = f"instead of {explored.labels[position]} (piece {position})"
+        words = [(word, number) for number, word in enumerate(explored.best.source_words)]
+        has_attention = explored.weights is not None
         return (
             replace(now, position=position),
             gr.Radio(others, value=None, label=f"take another {label}", visible=True),
@@ -201,9 +238,9 @@ class Playground:
         )
 
     def _taking(self, now: Situation, piece: int) -> Situation:
-        assert now.explored is not None
+        explored = remembered(now)
         pins = self._earlier_pins(now)
-        prefix = (*now.explored.ids[: now.position], piece)
+        prefix = (*explored.ids[: now.position], piece)
         return replace(now, choices=replace(now.choices, prefix=prefix, pins=pins))
 
     @staticmethod

@@ -1,6 +1,6 @@
 """The README.md of an export: a model card with the front matter that the Hub reads."""
 
-import json
+import logging
 import re
 from typing import Any
 
@@ -12,6 +12,9 @@ from nmt.errors import printable
 from nmt.files import markdown
 from nmt.run.directory import Run
 from nmt.run.files import score_files
+from nmt.run.scores import read_scores
+
+log = logging.getLogger(__name__)
 
 
 def card(
@@ -69,20 +72,29 @@ def _scores(run: Run, checkpoint: str, average: int | None) -> str:
         file, _ = score_files(run.directory, split)
         if not file.exists():
             continue
-        scores = json.loads(file.read_text("utf-8"))
-        scored = scores.get("checkpoint", "best"), scores.get("average"), scores.get("int8", False)
-        if scored != (checkpoint, average, False) or "data" in scores:
-            continue
-        beam = f", beam {scores['decoding']['beam_size']}" if "decoding" in scores else ""
-        for name, found in scores.items():
-            if isinstance(found, dict) and "signature" in found:
-                interval = "" if found["ci"] is None else f" ± {found['ci']:.2f}"
-                # | would end the cell, and ` the code
-                label = metrics.LABELS.get(name) or markdown(name).replace("|", "\\|")
-                signature = printable(str(found["signature"])).replace("|", "\\|").replace("`", "'")
-                rows.append(f"| {split}{beam} | {label} | {found['score']:.2f}{interval} | `{signature}` |")
+        try:
+            rows += _rows(split, read_scores(file), (checkpoint, average, False))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            log.warning("%s is left out of the model card: %s", file, error)
     head = "| split | score | value | sacreBLEU's signature |\n|---|---|---|---|\n"
     return head + "\n".join(rows) if rows else "Not scored."
+
+
+def _rows(split: str, scores: dict[str, Any], weights: tuple[Any, ...]) -> list[str]:
+    """A row for each score; none for scores of other weights or other data."""
+    scored = scores.get("checkpoint", "best"), scores.get("average"), scores.get("int8", False)
+    if scored != weights or "data" in scores:
+        return []
+    beam = f", beam {scores['decoding']['beam_size']:d}" if "decoding" in scores else ""
+    rows = []
+    for name, found in scores.items():
+        if isinstance(found, dict) and "signature" in found:
+            interval = "" if found["ci"] is None else f" ± {found['ci']:.2f}"
+            # | would end the cell, and ` the code
+            label = metrics.LABELS.get(name) or markdown(name).replace("|", "\\|")
+            signature = printable(str(found["signature"])).replace("|", "\\|").replace("`", "'")
+            rows.append(f"| {split}{beam} | {label} | {found['score']:.2f}{interval} | `{signature}` |")
+    return rows
 
 
 def _data(run: Run) -> str:

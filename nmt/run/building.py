@@ -1,12 +1,13 @@
-"""Objects built from configuration: a run directory from a stranger may build only what `may_build` allows."""
+"""Objects built from configuration, by one list of what may be built at each place of it."""
 
+import collections.abc
 import importlib
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_origin
 
 import hydra
 from hydra.errors import InstantiationException
@@ -20,28 +21,51 @@ from nmt.errors import UserError
 from nmt.models.base import Translator
 from nmt.settings import check_value, say
 
-# Rooms of this package whose classes and functions may be built, wherever in them they are defined
-ROOMS = ("nmt.attention", "nmt.decoders", "nmt.encoders", "nmt.layers", "nmt.metrics", "nmt.models")
-# Modules whose own names may be built
-MODULES = (
-    *(
-        "nmt.data.corpus",
-        "nmt.decoding",
-        "nmt.training.callbacks",
-        "nmt.training.muon",
-        "nmt.training.schedules",
+# What may be built under each name: the module that defines it, and its base class or, after =, a pattern of its name
+_ENCODER = ("nmt.encoders nmt.encoders.base.Encoder",)
+_ATTENTION = ("nmt.attention nmt.attention.base.Attention",)
+_METRIC = ("nmt.metrics sacrebleu.metrics.base.Metric",)
+PLACES: dict[str, tuple[str, ...]] = {
+    "model": ("nmt.models nmt.models.base.Translator",),
+    "encoder": _ENCODER,
+    "words": _ENCODER,
+    "sentences": _ENCODER,
+    "decoder": ("nmt.decoders nmt.decoders.base.Decoder",),
+    "wiring": ("nmt.decoders nmt.decoders.wirings.Wiring",),
+    "attention": (*_ATTENTION, "nmt.attention =no_attention"),
+    "content": _ATTENTION,
+    "normalizer": (r"nmt.attention.masks =masked_\w+",),
+    "cell": (r"nmt.layers.cells =\w+Layer",),
+    "positions": (r"nmt.layers.positions =\w+Positions",),
+    "reader": (r"nmt.data.corpus =read_\w+",),
+    "optimizer": ("torch.optim torch.optim.Optimizer", "nmt.training.muon torch.optim.Optimizer"),
+    "scheduler": (r"nmt.training.schedules =[a-z]\w+",),
+    "averaging": ("nmt.training.callbacks =ExponentialMovingAverage",),
+    "decoding": ("nmt.decoding =DecodingSettings",),
+    "metrics": _METRIC,
+    **dict.fromkeys(("bleu", "chrf", "macro_f1"), _METRIC),
+    "callbacks": tuple(
+        f"{module} lightning.pytorch.callbacks.Callback"
+        for module in ("nmt.training.callbacks", "lightning.pytorch.callbacks")
     ),
-    *("torch.optim", "lightning.pytorch.callbacks", "lightning.pytorch.loggers"),
-)
+    "logger": tuple(
+        f"{module} lightning.pytorch.loggers.Logger"
+        for module in ("nmt.training.callbacks", "lightning.pytorch.loggers")
+    ),
+    "trainer": ("lightning =Trainer",),
+}
+_GROUPS = ("metrics", "callbacks", "logger")  # several parts, each of which is of this kind
+_PARTIAL = ("optimizer", "scheduler")  # called later, with what the program adds
 
 
-def build(config: DictConfig, *, trusted: Sequence[str] = (), **more: Any) -> Any:
-    """Build what `config` names, with `more` arguments; constructors get plain lists and dicts.
+def build(config: DictConfig, place: str, *, trusted: Sequence[str] = (), **more: Any) -> Any:
+    """Build what `config` names at a `place` (a key of `PLACES`), with `more` arguments.
 
-    Raises UserError where it may not be built, where a setting is not what is declared, and where the constructor
-    fails.
+    Constructors get plain lists and dicts. Raises UserError where it may not be built, where a setting is not what is
+    declared, and where the constructor fails.
     """
-    check(config, trusted)
+    check(config, place, trusted)
+    _check_partial(config, place in _PARTIAL)
     for name in more:
         if name in config:
             raise UserError(
@@ -71,48 +95,71 @@ def errors_of(key: str) -> Iterator[None]:
         raise UserError(f"{key}: {error}") from error
 
 
-def check(config: Any, trusted: Sequence[str] = ()) -> None:
-    """Raise UserError where `config`, or a part of it, may not be built or does not fit what its target declares."""
+def check(config: Any, place: str = "", trusted: Sequence[str] = ()) -> None:
+    """Raise UserError where a part of `config`, which is at `place`, may not be built or does not fit its target.
+
+    Nothing is built or imported but the modules of `PLACES` and those that are `trusted`.
+    """
     if OmegaConf.is_list(config):
         for part in config:
-            check(part, trusted)
+            check(part, "", trusted)
     elif OmegaConf.is_dict(config):
-        target = config.get("_target_")
-        if target is not None and not may_build(str(target), trusted):
-            module = str(target).rpartition(".")[0]
-            raise UserError(
-                f"{_key(config, '_target_')}={target}: a run may not build this; "
-                f"if you trust the module {module}, add trusted=[{module}]"
-            )
+        is_built = "_target_" in config
+        if is_built:
+            _check_target(config, place, trusted)
         for name in config:
-            check(config[name], trusted)
-        if target is not None:
-            _check_arguments(config, hydra.utils.get_object(str(target)))
+            check(config[name], place if place in _GROUPS and not is_built else str(name), trusted)
+        if is_built:
+            _check_arguments(config, hydra.utils.get_object(str(config._target_)))
 
 
-def may_build(target: str, trusted: Sequence[str] = ()) -> bool:
-    """Whether `target` is a class or function that is defined where a run may build from.
+def may_build(target: str, place: str, trusted: Sequence[str] = ()) -> bool:
+    """True if `target` is a class or function that `PLACES` allows at a place, or that a trusted module defines.
 
-    `nmt.models.gru.torch.load` is reached through this package but not defined there.
+    `nmt.models.base.torch.load` is reached through this package but not defined there.
     """
     module, _, name = target.rpartition(".")
-    if target == "lightning.Trainer":
-        return True
-    if _is_in(module, (*ROOMS, *trusted)):
-        places: Sequence[str] = (*ROOMS, *trusted)
-    elif module in MODULES:
-        places = (module,)
-    else:
-        return False
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError):
-        return False
-    return (inspect.isclass(found) or inspect.isfunction(found)) and _is_in(found.__module__, places)
+    for each in (*PLACES.get(place, ()), *(f"{lab} =.*" for lab in trusted)):
+        home, base = each.split()
+        if not _is_in(module, home):
+            continue
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+        if not _is_in(getattr(found, "__module__", None) or "", home):
+            continue
+        if base.startswith("="):
+            fits = inspect.isclass(found) or inspect.isfunction(found)
+            if fits and re.fullmatch(base[1:], name):
+                return True
+        elif inspect.isclass(found) and issubclass(found, hydra.utils.get_class(base)):
+            return True
+    return False
 
 
-def _is_in(module: str, places: Sequence[str]) -> bool:
-    return any(module == each or module.startswith(f"{each}.") for each in places)
+def _is_in(module: str, home: str) -> bool:
+    return module == home or module.startswith(f"{home}.")
+
+
+def _check_target(config: DictConfig, place: str, trusted: Sequence[str]) -> None:
+    target = config._target_
+    if not isinstance(target, str) or not may_build(target, place, trusted):
+        homes = " and ".join(dict.fromkeys(each.split()[0] for each in PLACES.get(place, ())))
+        raise UserError(
+            f"{_key(config, '_target_')}={target}: a run may not build this here, "
+            + (f"but only what {homes} offers" if homes else "where nothing is built")
+            + "; docs/guides/a_new_attention.md has more on classes of your own"
+        )
+    for name in map(str, config):
+        if name.startswith("_") and name not in ("_target_", "_partial_"):
+            raise UserError(f"{config._get_full_key(name)}: a run may not set this: leave it out")
+
+
+def _check_partial(config: DictConfig, wanted: bool) -> None:
+    if config.get("_partial_", False) is not wanted:
+        key = config._get_full_key("_partial_")
+        raise UserError(f"{key} must be {say(wanted)} here, not {say(config.get('_partial_', False))}")
 
 
 def _check_arguments(config: DictConfig, target: Any) -> None:
@@ -122,7 +169,11 @@ def _check_arguments(config: DictConfig, target: Any) -> None:
         value = config[name]
         if name in parameters:
             kind = parameters[name].annotation
-            if kind is not inspect.Parameter.empty and not (OmegaConf.is_dict(value) and "_target_" in value):
+            if kind is inspect.Parameter.empty:
+                continue
+            if OmegaConf.is_dict(value) and "_target_" in value:
+                _check_partial(value, get_origin(kind) is collections.abc.Callable)
+            else:
                 plain = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
                 check_value(kind, plain, _key(config, name))
         elif not name.startswith("_") and not takes_any:
@@ -139,6 +190,7 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer, *, trusted: Seque
     """The model of a configuration's `model` node, with what follows from the vocabulary passed in."""
     translator = build(
         config,
+        "model",
         trusted=trusted,
         src_vocab_size=tokenizer.src_vocab_size,
         tgt_vocab_size=tokenizer.tgt_vocab_size,
@@ -148,7 +200,7 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer, *, trusted: Seque
         bos_id=tokenizer.bos_id,
         eos_id=tokenizer.eos_id,
     )
-    if not isinstance(translator, Translator):
+    if not isinstance(translator, Translator):  # of a trusted module
         raise UserError(f"model._target_={config._target_} is no translator")
     return translator
 
@@ -166,16 +218,16 @@ def reads_lowercase(data: Any) -> bool:
 
 def build_parts(
     config: DictConfig,
-    kind: type = object,
+    group: str,
     *,
     trusted: Sequence[str] = (),
     more: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Build each part of a group that has several, as `metrics` and `callbacks`; one that is null is left out.
 
-    `more` has further arguments by part. Raises UserError for a part that is no `kind`.
+    `more` has further arguments by part. Raises UserError for a part that is none of the group's.
     """
-    parts = {}
+    parts, kind = {}, hydra.utils.get_class(PLACES[group][0].split()[1])
     for name, part in config.items():
         if part is None:
             continue
@@ -184,7 +236,7 @@ def build_parts(
             raise UserError(
                 f"{key}={say(part)}: give {key}._target_=CLASS with its settings, or leave {key} out"
             )
-        parts[str(name)] = build(part, trusted=trusted, **more.get(str(name), {}))
+        parts[str(name)] = build(part, group, trusted=trusted, **more.get(str(name), {}))
         if not isinstance(parts[str(name)], kind):
             raise UserError(f"{key}._target_={part._target_} is no {kind.__name__}")
     return parts
@@ -193,7 +245,7 @@ def build_parts(
 def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:
     """The scorers under `metrics` of a configuration; caseless for text in lower case unless it says otherwise."""
     metrics = metrics_of(config, {"tokenizer": {"lowercase": lowercase}})
-    return build_parts(metrics, trusted=config.trusted)
+    return build_parts(metrics, "metrics", trusted=config.trusted)
 
 
 def metrics_of(config: DictConfig, data: Any) -> DictConfig:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -11,25 +10,24 @@ from nmt.errors import UserError
 from nmt.run.building import build
 from nmt.settings import SPLITS
 
+CACHE = "data/cache"
+
 
 def stored_data(config: DictConfig) -> DictConfig:
-    """The `data` node of a stored configuration. Its cache is where it says if there is such a folder here, else in
-    data/cache, so that a run from elsewhere makes no folder of its choice."""
+    """The `data` node of a stored configuration, but for its cache: a run does not choose where text is kept."""
     data: Any = OmegaConf.create(OmegaConf.to_container(config))
-    reader = data.get("reader")
-    if (
-        OmegaConf.is_dict(reader)
-        and "cache_dir" in reader
-        and not Path(str(reader.cache_dir)).expanduser().is_dir()
-    ):
-        reader.cache_dir = "data/cache"
+    if not OmegaConf.is_dict(data) or not OmegaConf.is_dict(data.get("reader")):
+        raise UserError("the run does not say where its text is: choose data=files, data=grammar or another")
+    if "cache_dir" in data.reader:
+        data.reader.cache_dir = CACHE
     return data
 
 
 def read_splits(
-    config: DictConfig, splits: Sequence[str] = SPLITS, *, trusted: Sequence[str] = ()
+    config: DictConfig, splits: Sequence[str] = SPLITS, *, trusted: Sequence[str] = (), stored: bool = False
 ) -> dict[str, Any]:
-    """Those of `splits` that a configuration's `data` node describes."""
+    """Those of `splits` that a configuration's `data` node describes. If it is `stored`, text of the Hub is read from
+    the cache alone: a run does not choose what is fetched from the network."""
     for key in map(str, config):
         if OmegaConf.is_missing(config, key):
             raise UserError(f"data.{key} is required: give data.{key}=VALUE")
@@ -37,17 +35,18 @@ def read_splits(
         raise UserError(
             "these data say nothing of where the text is: choose data=files, data=grammar or another"
         )
-    return build(config.reader, trusted=trusted, splits=list(splits))
+    more = {"only_cached": stored} if str(config.reader.get("_target_")).endswith(".read_hub") else {}
+    return build(config.reader, "reader", trusted=trusted, splits=list(splits), **more)
 
 
 def read_whole(
-    config: DictConfig, splits: Sequence[str] = SPLITS, *, trusted: Sequence[str] = ()
+    config: DictConfig, splits: Sequence[str] = SPLITS, *, trusted: Sequence[str] = (), stored: bool = False
 ) -> dict[str, Any]:
     """As `read_splits`, and a training text whole, though a training may have streamed it."""
     whole = deepcopy(config)
     if OmegaConf.select(whole, "reader.streaming") is not None:
         whole.reader.streaming = None
-    return read_splits(whole, splits, trusted=trusted)
+    return read_splits(whole, splits, trusted=trusted, stored=stored)
 
 
 def references_of(dataset: Any) -> list[list[str]]:

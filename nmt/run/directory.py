@@ -15,14 +15,14 @@ from nmt.errors import UserError
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.aligning import AligningModel
-from nmt.run.building import build, build_parts, build_translator, quantise, reads_lowercase
+from nmt.run.building import build, build_parts, quantise, reads_lowercase
 from nmt.run.checks import check_case
 from nmt.run.data import read_whole, references_of, stored_data
 from nmt.run.device import pick_device
 from nmt.run.files import checkpoint_file, files_to_average, load_config
 from nmt.run.translating import TranslatingModel
 from nmt.run.translation import Translation
-from nmt.run.weights import load_average, load_weights
+from nmt.run.weights import load_translator
 from nmt.settings import SPLITS
 
 
@@ -65,11 +65,12 @@ class Run(TranslatingModel, AligningModel):
             raise UserError(f"{directory}: no such run directory")
         config = load_config(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer", lowercase=reads_lowercase(config.get("data")))
-        translator = build_translator(config.model, tokenizer, trusted=trusted)
-        if average is None:
-            load_weights(translator, checkpoint_file(directory, checkpoint))
-        else:
-            load_average(translator, files_to_average(directory, average))
+        files = (
+            [checkpoint_file(directory, checkpoint)]
+            if average is None
+            else files_to_average(directory, average)
+        )
+        translator = load_translator(config.model, tokenizer, files, trusted=trusted)
         run = cls(directory, config, tokenizer, translator.to(pick_device(device)), trusted=trusted)
         if int8:
             quantise(run.translator)
@@ -122,7 +123,7 @@ class Run(TranslatingModel, AligningModel):
     def decoding(self) -> DecodingSettings:  # type: ignore[override]
         """How the run was scored at the end of its training."""
         stored = self.config and self.config.get("decoding")
-        return build(stored) if stored else BEAM
+        return build(stored, "decoding") if stored else BEAM
 
     def score(
         self,
@@ -142,7 +143,7 @@ class Run(TranslatingModel, AligningModel):
         lower-cases text.
         """
         if scorers is None:
-            scorers = build_parts(self.config.metrics, trusted=self.trusted)
+            scorers = build_parts(self.config.metrics, "metrics", trusted=self.trusted)
         check_case(scorers, lowercase=self.tokenizer.lowercase)
         scores: dict[str, Any] = {}
         sources = list(dataset["src"])
@@ -191,15 +192,15 @@ class Run(TranslatingModel, AligningModel):
                 scores["importance"] = importance._asdict()
         return scores
 
-    def split(self, name: str, data: DictConfig | None = None) -> Any:
-        """A split, read whole, of `data` or else of the run's own data. Raises UserError where there is none."""
+    def split(self, name: str, data: DictConfig | None = None, *, stored: bool = True) -> Any:
+        """A split, read whole, of `data`, which may be `stored` with a run, or else of the run's own data. Raises
+        UserError if there is none."""
         if name not in SPLITS and not name.startswith("test"):
             raise UserError(
                 f"split={name}: choose one of {', '.join(SPLITS)}, or a test set, whose name begins so"
             )
-        splits = read_whole(
-            stored_data(self.config.data) if data is None else data, [name], trusted=self.trusted
-        )
+        data = stored_data(self.config.data) if data is None else data
+        splits = read_whole(data, [name], trusted=self.trusted, stored=stored)
         if name not in splits:
             raise UserError(f"split={name}: the data have no such split")
         return splits[name]

@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import io
 import itertools
 import logging
 import os
@@ -10,31 +11,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.data.lines import opener
 from nmt.errors import UserError, WriteError
-from nmt.files import replacing
+from nmt.files import check_folder, read_at_most, replacing
 from nmt.run.checkpoints import kept_files
 from nmt.settings import flat, say
 
 log = logging.getLogger(__name__)
 
 _OTHER_PACKED = {".zst", ".zip", ".7z", ".lz4", ".br", ".Z", ".rar", ".tar", ".tgz"}
+_MOST_YAML = 2**17  # bytes
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load_config(directory: Path) -> DictConfig:
     """The configuration that a run directory was trained with.
 
-    Raises UserError naming the file where there is none, and where a setting is a reference: it could compute
-    something.
+    Raises UserError naming the file if there is none, if a setting is a reference, which could compute something, and
+    if the directory holds anything but plain files and folders.
     """
     file = directory / "config.yaml"
     if not file.is_file():
         raise UserError(f"{directory} is not a run directory: it has no config.yaml")
+    check_folder(directory)
     try:
-        config = OmegaConf.load(file)
+        config = read_yaml(file)
         written = flat(OmegaConf.to_container(config, resolve=False))
         for key, value in written.items():
             if "${" in str(value):
@@ -42,10 +47,15 @@ def load_config(directory: Path) -> DictConfig:
         model, _ = config.model, config.data
         if not (OmegaConf.is_dict(model) and "_target_" in model):
             raise ValueError("model has no _target_")
+        for key in ("data", "choices", "decoding", "metrics"):
+            if config.get(key) is not None and not OmegaConf.is_dict(config[key]):
+                raise ValueError(f"{key} holds no settings")
+        if not all(isinstance(each, str) for each in (config.get("choices") or {}).values()):
+            raise ValueError("choices are names")
     except UserError:
         raise
-    except (OmegaConfBaseException, OSError, ValueError, AttributeError) as error:
-        raise UserError(f"{file} is broken: {' '.join(str(error).split())}") from error
+    except (OmegaConfBaseException, OSError, ValueError, AttributeError, RecursionError) as error:
+        raise UserError(f"{file} is broken: {' '.join(str(error).split())[:300]}") from error
     except Exception as error:
         if type(error).__module__.startswith("yaml"):
             raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
@@ -68,6 +78,15 @@ def stored_settings(runs: Mapping[str | Path, DictConfig], group: str) -> DictCo
                 f"give {group}=CHOICE, with {group}.KEY=VALUE for what it should be"
             )
     return stored
+
+
+def read_yaml(file: Path) -> Any:
+    """What a small YAML file holds. Raises UserError if it is large or has aliases, which could unpack to anything."""
+    text = read_at_most(file, _MOST_YAML).decode("utf-8")
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise UserError(f"{file} has an alias, *{event.anchor}, which this program does not write")
+    return OmegaConf.load(io.StringIO(text))
 
 
 @contextlib.contextmanager

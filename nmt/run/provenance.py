@@ -12,9 +12,11 @@ from typing import Any
 import torch
 
 from nmt.errors import command
+from nmt.files import read_at_most
 from nmt.run.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
+_MOST_BYTES = 2**20
 COMMANDS = "commands.json"  # the settings given at each start, a list each
 
 
@@ -45,8 +47,13 @@ def note_command(run_dir: Path, overrides: Sequence[str], *, resumes: bool) -> N
 
 def _read(file: Path) -> list[list[str]]:
     try:
-        return [list(map(str, each)) for each in json.loads(file.read_text("utf-8"))]
-    except (OSError, ValueError, TypeError):  # lost or damaged: the run is worth more than its command
+        return [list(map(str, each)) for each in json.loads(read_at_most(file, _MOST_BYTES).decode("utf-8"))]
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        RecursionError,
+    ):  # lost or damaged: the run is worth more than its command
         return []
 
 

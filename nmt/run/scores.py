@@ -8,13 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from nmt import metrics
-from nmt.files import json_text, write_together
+from nmt.errors import UserError
+from nmt.files import json_text, read_at_most, write_together
 from nmt.run.files import score_files
 from nmt.run.translation import Translation
-from nmt.settings import say
+from nmt.settings import check_value, say
 
+_MOST_BYTES = 2**24  # of a file of scores
 # What scores depend on beside the run
 MADE_WITH = ("decoding", "checkpoint", "average", "int8", "data", "references")
+
+
+def read_scores(file: Path) -> dict[str, Any]:
+    """The scores that `write_scores` wrote. Raises UserError naming the file if it is missing, broken or large."""
+    try:
+        scores = json.loads(read_at_most(file, _MOST_BYTES).decode("utf-8"))
+        check_value(dict[str, Any], scores, "scores")
+        check_value(list[str], scores.get("ensemble", []), "scores.ensemble")
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{file} is broken ({' '.join(str(error).split())[:200]})") from error
+    return scores
 
 
 def write_scores(
@@ -40,9 +53,8 @@ def write_scores(
 def is_repeated(file: Path, scores: dict[str, Any]) -> bool:
     """True if a file of scores is missing or broken, or its scores were made in the same way as these."""
     try:
-        before = json.loads(file.read_text("utf-8"))
-        return _made_with(before) == _made_with(scores)
-    except (OSError, ValueError, AttributeError):
+        return _made_with(read_scores(file)) == _made_with(scores)
+    except UserError:
         return True
 
 
@@ -77,10 +89,10 @@ def _training(directory: Path, split: str) -> dict[str, Any]:
 
 
 def training_in(file: Path) -> dict[str, Any] | None:
-    """What a file of scores says that training cost; None where it is missing, broken or says nothing."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        training = json.loads(file.read_text("utf-8"))["training"]
-        return training if "steps" in training else None
+    """What a file of scores says that training cost; None if it is missing, broken or says nothing."""
+    with contextlib.suppress(UserError):
+        training = read_scores(file).get("training")
+        return training if isinstance(training, dict) and isinstance(training.get("steps"), int) else None
     return None
 
 

@@ -1,26 +1,55 @@
-"""Loading weights from checkpoints, one or the mean of several."""
+"""Reading checkpoints, and loading the weights of one or the mean of several into a translator."""
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor, nn
 
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.models.base import Translator
+from nmt.run.building import build_translator, check
 from nmt.run.checkpoints import BROKEN
+from nmt.settings import flat
+
+_MOST = 1_000_000  # what a number of the model's settings may be
 
 
-def load_weights(translator: Translator, file: Path) -> None:
-    """Load a checkpoint's weights, and nothing else of it, into a translator. Raises UserError naming the file."""
+def read_checkpoint(file: Path) -> dict[str, Any]:
+    """A checkpoint of tensors and plain containers. Raises one of BROKEN, and if the file is packed: it is never."""
+    reader: Any = torch._C.PyTorchFileReader(str(file))
+    if sum(map(reader.get_record_size, reader.get_all_records())) > file.stat().st_size:
+        raise ValueError("it unpacks to more than it is")
+    del reader
+    checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+    if not isinstance(checkpoint, dict):
+        raise TypeError("it holds no dictionary")
+    return checkpoint
+
+
+def is_plain(tensor: Any) -> bool:
+    """True for a dense tensor in memory all of whose numbers are there."""
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.device.type != "cpu":
+        return False
+    return tensor.nbytes <= tensor.untyped_storage().nbytes()
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """The translator's weights in a checkpoint. Raises UserError naming the file."""
     try:
-        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
         state = {
             name.removeprefix("translator."): value
-            for name, value in checkpoint["state_dict"].items()
+            for name, value in read_checkpoint(file)["state_dict"].items()
             if name.startswith("translator.")
         }
+        for name, value in state.items():
+            if not is_plain(value) or not value.is_floating_point():
+                raise TypeError(f"{name} is no plain tensor of numbers")
     except BROKEN as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if isinstance(error, pickle.UnpicklingError):  # its message advises to load the file all the same
@@ -28,8 +57,58 @@ def load_weights(translator: Translator, file: Path) -> None:
         raise UserError(
             f"{file} is broken or no checkpoint ({reason}): give another with checkpoint="
         ) from error
+    return state
+
+
+def load_translator(
+    config: DictConfig, tokenizer: Tokenizer, files: Sequence[Path], *, trusted: Sequence[str] = ()
+) -> Translator:
+    """The model of a run's `model` node, with the weights of a file, or the mean of several files' weights.
+
+    Raises UserError if the node needs other weights than the file's, before memory is taken for them.
+    """
+    check(config, "model", trusted)
+    for key, value in flat(OmegaConf.to_container(config, resolve=True), "model").items():
+        if isinstance(value, int) and abs(value) > _MOST:
+            raise UserError(f"{key}={value}: a model has no layers of this size or number")
+    weights = read_weights(files[0])
+    with _no_more_than(weights, files[0]):
+        translator = build_translator(config, tokenizer, trusted=trusted)
+    if len(files) == 1:
+        _load(translator, weights, files[0])
+    else:
+        load_average(translator, files)
+    return translator
+
+
+@contextmanager
+def _no_more_than(weights: Mapping[str, Tensor], file: Path) -> Iterator[None]:
+    """Raise UserError as soon as a model that is built has more parameters than a file could hold, before it fills
+    them."""
+    room, built = file.stat().st_size, dict[int, nn.Parameter]()
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None:
+            built[id(parameter)] = parameter
+        # Twice as many: one that is tied is made before
+        if len(built) > 2 * len(weights) + 16 or sum(map(Tensor.numel, built.values())) > room:
+            raise UserError(f"{file} does not fit the configured model, which has more weights")
+
+    hook = nn.modules.module.register_module_parameter_registration_hook(count)
     try:
-        translator.load_state_dict(state)
+        yield
+    finally:
+        hook.remove()
+
+
+def load_weights(translator: Translator, file: Path) -> None:
+    """Load a checkpoint's weights, and nothing else of it, into a translator. Raises UserError naming the file."""
+    _load(translator, read_weights(file), file)
+
+
+def _load(translator: Translator, weights: Mapping[str, Tensor], file: Path) -> None:
+    try:
+        translator.load_state_dict(weights)
     except RuntimeError as error:
         reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])[:300]
         raise UserError(f"{file} does not fit the configured model: {reason}") from error

@@ -8,7 +8,6 @@ from typing import Any
 
 from lightning.pytorch.accelerators import AcceleratorRegistry
 from omegaconf import DictConfig, OmegaConf
-from sacrebleu.metrics.base import Metric
 from torch import nn
 
 from nmt.data.pairs import Rows
@@ -97,18 +96,18 @@ def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> 
 
 def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
     """Build what is first used in the middle or at the end of a run: a fault in it ends the run at its start."""
-    check_decoding(build(cfg.decoding), translator)
-    check_case(build_parts(cfg.metrics, trusted=cfg.trusted), lowercase=tokenizer.lowercase)
+    check_decoding(build(cfg.decoding, "decoding"), translator)
+    check_case(build_parts(cfg.metrics, "metrics", trusted=cfg.trusted), lowercase=tokenizer.lowercase)
 
 
 def check_rules(cfg: DictConfig) -> None:
     """Build metrics, optimizer and schedule, which need no text; raise UserError for a fault."""
-    build_parts(cfg.metrics, Metric, trusted=cfg.trusted)
+    build_parts(cfg.metrics, "metrics", trusted=cfg.trusted)
     with errors_of("optimizer"):
-        optimizer = make_optimizer(build(cfg.optimizer, trusted=cfg.trusted), nn.Linear(2, 2))
+        optimizer = make_optimizer(build(cfg.optimizer, "optimizer", trusted=cfg.trusted), nn.Linear(2, 2))
     with errors_of("scheduler"):
         # The number of steps is not known yet
-        schedule(build(cfg.scheduler, trusted=cfg.trusted), optimizer, sys.maxsize)
+        schedule(build(cfg.scheduler, "scheduler", trusted=cfg.trusted), optimizer, sys.maxsize)
 
 
 def check_warmup(cfg: DictConfig, num_batches: Callable[[], int], overrides: Sequence[str]) -> None:

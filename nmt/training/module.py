@@ -23,6 +23,7 @@ from nmt.training import losses
 from nmt.training.losses import LossSum, output_loss, output_r_drop
 from nmt.training.muon import Muon, make_optimizer
 from nmt.training.schedules import schedule, warn_of_warmup
+from nmt.training.states import check_optimizers, check_states, sound
 
 log = logging.getLogger(__name__)
 
@@ -303,11 +304,20 @@ class TranslationModule(L.LightningModule):
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        with sound("the checkpoint"):
+            check_states(checkpoint, self)
         state = checkpoint["training"]
         self._before_resuming = state["since_log"][ranks.rank()]
         self._logged_step, self._seconds = state["logged_step"], state["seconds_on_clock"]
         self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
-        self.progress.update(state["progress"])
+        shown = {str(name): str(value)[:20] for name, value in state["progress"].items()}
+        self.progress.update({name: value for name, value in shown.items() if f"{name}{value}".isprintable()})
+
+    def on_fit_start(self) -> None:
+        """Check the state of the optimizer of a resumed run, which is made by now and restored next."""
+        if checkpoint := self.trainer._checkpoint_connector._loaded_checkpoint:
+            with sound("the checkpoint"):
+                check_optimizers(checkpoint, self.trainer)
 
     # the update rule
 

@@ -1,6 +1,7 @@
 """Resuming a run: its latest whole checkpoint, what may change in its configuration, and whether it has finished.
 
-A run directory is data: checkpoints are loaded as weights only, and a stored configuration writes only inside it.
+A run directory is data. It brings weights, numbers and choices; the configuration of this installation and the command
+line bring everything that acts: callbacks, loggers, the trainer, and where files are written.
 """
 
 import contextlib
@@ -8,18 +9,21 @@ import copy
 import difflib
 import errno
 import logging
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.errors import UserError
+from nmt.run.building import may_build
 from nmt.run.checkpoints import BROKEN
-from nmt.settings import GROUPS, flat
+from nmt.run.files import load_config
+from nmt.run.weights import read_checkpoint
+from nmt.settings import GROUPS, flat, say
 from nmt.training.memory import is_out_of_memory
 
 log = logging.getLogger(__name__)
@@ -44,8 +48,24 @@ CHANGEABLE = (
 FIXED = tuple(
     f"callbacks.score.{name}{end}" for name in ("bleu", "chrf", "lowercase", "macro_f1") for end in ("", ".*")
 )
+ACTING = ("callbacks", "logger", "trainer")  # sections of which a run brings numbers and these texts alone
+_NEEDED: dict[str, Any] = {
+    **dict.fromkeys(("data", "model", "optimizer", "scheduler", "decoding", "metrics"), dict),
+    **dict.fromkeys(("callbacks", "trainer"), dict),
+    **{"run_dir": str, "kernels": str, "seed": int},
+    **dict.fromkeys(("label_smoothing", "guided_alignment", "r_drop"), (int, float)),
+}
+_TEXTS = ("accelerator", "experiment_name", "max_time", "mode", "monitor", "precision", "project")
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
 _ABSENT = object()
+
+
+def stored_settings(run_dir: Path) -> dict[str, Any]:
+    """The configuration of a run directory, with paths in the directory where it is now. Raises UserError."""
+    loaded: Any = OmegaConf.to_container(load_config(run_dir))
+    if missing := [key for key in _NEEDED if not isinstance(loaded.get(key), _NEEDED[key])]:
+        raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no {', '.join(missing)}")
+    return moved(loaded, loaded["run_dir"], str(run_dir))
 
 
 def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
@@ -55,7 +75,7 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
         if not file.is_file():
             continue
         try:
-            checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+            checkpoint = read_checkpoint(file)
             missing = {"loops", "optimizer_states", "random", "training"} - set(checkpoint)
         except (*BROKEN, MemoryError) as error:
             if is_out_of_memory(error):
@@ -139,22 +159,55 @@ def moved(config: Any, old: str, new: str) -> Any:
     return config
 
 
-def check_places(config: dict[str, Any], run_dir: Path, given: Iterable[str]) -> None:
-    """Raise UserError where a stored setting that was not `given` would write outside the run directory."""
-    for section in config.keys() - {"data", "choices"}:
-        if not isinstance(config[section], dict):
-            continue
-        for name, value in _values(config[section], section):
-            if not isinstance(value, str) or any(name == key or name.startswith(f"{key}.") for key in given):
-                continue
-            is_place = re.search("dir|path|file|uri", name.split(".")[-1]) or re.search(
-                r"^[/~]|\.\.|\$", value
-            )
-            if is_place and not Path(value).resolve().is_relative_to(run_dir):
-                raise UserError(
-                    f"a run that goes on may not write outside its directory: {name}={value}: "
-                    "give this setting again to allow it"
-                )
+def take_over(stored: dict[str, Any], cfg: DictConfig, keys: Sequence[str]) -> dict[str, Any]:
+    """The stored configuration with what acts from `cfg`, which this installation and the command line compose.
+
+    Its callbacks, loggers and trainer have the numbers of the stored ones. Raises UserError for a stored setting that
+    would act, unless its key is one of the `keys` that were given.
+    """
+    ours: Any = OmegaConf.create(OmegaConf.to_container(cfg))
+    here = ours.data.get("cache_dir")
+    if not {"data.cache_dir", "data.reader.cache_dir"} & set(keys):
+        for each in (stored["data"], stored["data"].get("reader")):
+            if isinstance(each, dict) and each.get("cache_dir") is not None:
+                each["cache_dir"] = here  # a run does not choose where text is kept
+    for key in stored.keys() - {*ACTING}:
+        ours[key] = stored[key]  # callbacks refer to some
+    taken = dict(stored)
+    for section in ACTING:
+        here = OmegaConf.to_container(ours[section], resolve=True) if ours.get(section) else {}
+        taken[section] = _settings(stored.get(section) or {}, here, section, keys, list(cfg.trusted))
+    devices = taken["trainer"].get("devices")
+    if "trainer.devices" not in keys and isinstance(devices, int) and devices > (os.cpu_count() or 1):
+        raise UserError(f"trainer.devices={devices}: more than this machine has: give trainer.devices=N")
+    return taken
+
+
+def _settings(stored: Any, ours: Any, key: str, given: Sequence[str], trusted: Sequence[str]) -> Any:
+    """What stands at a key of a section that acts: as `ours`, but numbers, some texts and metrics as `stored`."""
+    if key in given or stored == ours:
+        return stored
+    target = stored.get("_target_") if isinstance(stored, dict) else None
+    if isinstance(target, str) and (_matches(key, FIXED) or may_build(target, "", trusted)):
+        return stored  # a metric, if `check` finds it to be one
+    of_parts, plain = key in ("callbacks", "logger"), (int, float, type(None))
+    if isinstance(stored, dict) and isinstance(ours, dict):
+        return ({} if of_parts else ours) | {
+            name: _settings(value, ours.get(name, _ABSENT), f"{key}.{name}", given, trusted)
+            for name, value in stored.items()
+        }
+    section, *names = key.split(".")
+    if stored is None and len(names) == 1 and section != "trainer":
+        return None  # a part that was left out
+    is_text = isinstance(stored, str) and names[-1] in _TEXTS and not isinstance(ours, dict)
+    is_number = isinstance(stored, plain) and isinstance(ours, plain) and names != ["num_nodes"]
+    if is_text or is_number:
+        return stored
+    part = "" if section == "trainer" else f", or {section}.{names[0]}=null to leave it out"
+    raise UserError(
+        f"{key}={say(stored)[:80]} is stored in the run, which may not set this: your configuration does, and has it "
+        f"otherwise: give {key}= as you want it{part}"
+    )
 
 
 def finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | None:

@@ -24,6 +24,14 @@ def cost(steps: int, seconds: float, num_tokens: int) -> dict[str, Any]:
     return {"seconds": seconds, "steps": steps, "tokens_per_second": num_tokens / max(seconds, 1e-9)}
 
 
+def cost_so_far(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """The cost of the training that a checkpoint comes from."""
+    record = checkpoint["training"]
+    since = sum(num_tokens for _, num_tokens in record["since_log"])
+    seconds = record["train_seconds"] + record["seconds_on_clock"]
+    return cost(checkpoint["global_step"], seconds, record["train_tokens"] + int(since))
+
+
 def score(
     cfg: DictConfig, run_dir: Path, splits: dict[str, Any], *, device: str, training: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
@@ -40,9 +48,12 @@ def score(
         )
     checkpoint = found[0]
     run = Run.load(run_dir, checkpoint=checkpoint, device=device, trusted=cfg.trusted)
-    decoding = build(cfg.decoding)
+    decoding = build(cfg.decoding, "decoding")
     scores, translations = run.score(
-        splits[split], decoding, scorers=build_parts(cfg.metrics, trusted=cfg.trusted), show_progress=True
+        splits[split],
+        decoding,
+        scorers=build_parts(cfg.metrics, "metrics", trusted=cfg.trusted),
+        show_progress=True,
     )
     scores["training"] = {
         **provenance(commands_of(run_dir), run.device),
@@ -84,8 +95,10 @@ def scores_after(run_dir: Path, step: int) -> Path | None:
 def chosen(resolved: dict[str, Any]) -> dict[str, Any]:
     """The hyper-parameters of a configuration, flat: `{"choice/attention": "bahdanau", "model.size": 256}`."""
     within_model = {part for key in flat(resolved["model"]) for part in key.split(".")}
-    recorded = {group.name for group in GROUPS if group.recorded} - within_model
-    return {f"choice/{group}": name for group, name in resolved.get("choices", {}).items()} | {
+    groups = {group.name for group in GROUPS if group.recorded}
+    recorded = groups - within_model
+    choices = resolved.get("choices", {})
+    return {f"choice/{group}": name for group, name in choices.items() if group in groups} | {
         key: value if isinstance(value, int | float | str | bool) else str(value)
         for key, value in flat(resolved).items()
         if key.split(".")[0] in recorded or (isinstance(value, int | float) and "." not in key)

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,6 @@ from typing import Any
 import lightning as L
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -25,9 +23,9 @@ from nmt.environment import rank
 from nmt.errors import UserError, command
 from nmt.run import provenance
 from nmt.run.building import build, build_parts, build_translator, check, reads_lowercase
-from nmt.run.data import read_splits, stored_data
+from nmt.run.data import read_splits
 from nmt.run.files import checkpoint_file, load_config, write_atomically
-from nmt.run.weights import load_weights
+from nmt.run.weights import load_translator, load_weights
 from nmt.settings import GROUPS, flat, key_of, say
 from nmt.training import launch, resume
 from nmt.training.callbacks import (
@@ -54,7 +52,8 @@ from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
-from nmt.training.scoring import chosen, cost, log_final, score, scores_after
+from nmt.training.scoring import chosen, cost, cost_so_far, log_final, score, scores_after
+from nmt.training.states import sound
 from nmt.training.vocabulary import make_tokenizer
 
 log = logging.getLogger("train")
@@ -76,16 +75,18 @@ def train(
     step: int = 0,
     num_processes: int | None = None,
     resumed_with: Sequence[str] = (),
+    stored_data: bool = False,
 ) -> dict[str, Any]:
     """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
 
     The entry `best` is the best validation score, None if there was no validation.
 
     With a `checkpoint`, which `num_processes` saved after `step`, its run goes on, with other settings where it is
-    `resumed_with` some. Only rank 0 scores and returns scores.
+    `resumed_with` some; with `stored_data`, its data are those that the run names. Only rank 0 scores and returns
+    scores.
     """
     started, commit = time.perf_counter(), provenance.commit()
-    check(cfg, cfg.trusted)
+    check(cfg, trusted=cfg.trusted)
     check_rules(cfg)
     origin = None if checkpoint or cfg.get("start_from") is None else Path(cfg.start_from)
     if origin is not None:
@@ -111,7 +112,7 @@ def train(
         logging.disable(logging.WARNING)  # rank 0 says it
     warn_of_slow_precision(trainer)
     with launch.first_rank_first(trainer):
-        splits = read_splits(cfg.data, trusted=cfg.trusted)
+        splits = read_splits(cfg.data, trusted=cfg.trusted, stored=stored_data)
         is_new = checkpoint is None and trainer.is_global_zero
         tokenizer = prepare_tokenizer(cfg.data, splits, run_dir, is_new=is_new)
         datamodule = make_datamodule(
@@ -157,16 +158,17 @@ def train(
 def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.Trainer:
     """Lightning's trainer with its callbacks and loggers; `last_step` is that of the checkpoint of a resumed run."""
     check_accelerator(cfg.trainer.get("accelerator", "auto"))
-    callbacks = list(build_parts(cfg.callbacks, Callback, trusted=cfg.trusted).values())
+    callbacks = list(build_parts(cfg.callbacks, "callbacks", trusted=cfg.trusted).values())
     if not cfg.trainer.enable_progress_bar:
         callbacks = [each for each in callbacks if not isinstance(each, ProgressBar)]
     if cfg.get("averaging"):
-        callbacks.append(build(cfg.averaging, trusted=cfg.trusted))
+        callbacks.append(build(cfg.averaging, "averaging", trusted=cfg.trusted))
     callbacks.append(LogValidations())
     if cfg.trainer.get("max_time") is not None:
         callbacks.append(EndScheduleWithTime())
     return build(
         cfg.trainer,
+        "trainer",
         trusted=cfg.trusted,
         logger=make_loggers(cfg, last_step=last_step),
         callbacks=callbacks,
@@ -186,7 +188,7 @@ def make_loggers(cfg: DictConfig, *, last_step: int | None) -> list[Any]:
         for name, part in parts.items()
         if OmegaConf.is_dict(part) and str(part.get("_target_")).endswith("TensorBoard")
     }
-    return list(build_parts(parts, Logger, trusted=cfg.trusted, more=more).values())
+    return list(build_parts(parts, "logger", trusted=cfg.trusted, more=more).values())
 
 
 def prepare_tokenizer(data: DictConfig, splits: dict[str, Any], run_dir: Path, *, is_new: bool) -> Tokenizer:
@@ -220,12 +222,12 @@ def make_module(
     log.info("%s with %s parameters", translator.name, f"{translator.num_parameters:,}")
     module = TranslationModule(
         translator,
-        optimizer=build(cfg.optimizer, trusted=cfg.trusted),
-        scheduler=build(cfg.scheduler, trusted=cfg.trusted),
+        optimizer=build(cfg.optimizer, "optimizer", trusted=cfg.trusted),
+        scheduler=build(cfg.scheduler, "scheduler", trusted=cfg.trusted),
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
         r_drop=cfg.r_drop,
-        decoding=build(cfg.decoding),
+        decoding=build(cfg.decoding, "decoding"),
     )
     # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
     trainer.precision_plugin.convert_module(module)
@@ -291,35 +293,41 @@ def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> Checkpoints:
     return kept
 
 
-def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
-    """Continue the run in the directory `cfg.resume`, with what the overrides change of its configuration."""
+def resume_run(
+    cfg: DictConfig, overrides: list[str], check_settings: Callable[[DictConfig], None] = lambda config: None
+) -> None:
+    """Continue the run in the directory `cfg.resume`, with what the overrides change of its configuration.
+
+    Raises UserError, as `check_settings` does, for a stored setting that is not what is declared.
+    """
     run_dir = Path(cfg.resume).resolve()
     keys = [key_of(override) for override in overrides]
     if "run_dir" in keys:
         raise UserError(f"resume= goes on in {run_dir}: leave out run_dir=")
-    loaded: Any = OmegaConf.to_container(load_config(run_dir))
-    if not isinstance(loaded.get("run_dir"), str):
-        raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no run_dir")
-    stored = resume.moved(loaded, loaded["run_dir"], str(run_dir))
     cfg.run_dir = str(run_dir)
-    resume.settle_defaults(cfg, stored, keys)
-    wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
     keys_given = [key for key in keys if key not in ("resume", "trusted")]
+    stored = resume.stored_settings(run_dir)
+    resume.settle_defaults(cfg, stored, keys)
+    stored = resume.take_over(stored, cfg, keys_given)
+    wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
     config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]
-    resume.check_places(config, run_dir, keys)
+    resumed = OmegaConf.create(config | {"trusted": list(cfg.trusted)})
+    check_settings(resumed)
+    check(resumed, trusted=cfg.trusted)
     file, checkpoint = resume.load_checkpoint(run_dir)
+    with sound(file):
+        reason, step = resume.finished(checkpoint, config), checkpoint["global_step"]
+        num_processes, training = len(checkpoint["random"]), cost_so_far(checkpoint)
+        new_end = bool(changes) and resume.stretches_schedule(stored, config)
+    tokenizer = Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(resumed.data))
+    load_translator(resumed.model, tokenizer, [file], trusted=cfg.trusted)  # before the text is read
     for line in changes:
         log.info(line)
-    if changes and resume.stretches_schedule(stored, config):
+    if new_end:
         log.warning("the learning rate follows the schedule of the new end from here on")
-    step = checkpoint["global_step"]
-    resumed = OmegaConf.create(config | {"trusted": list(cfg.trusted)})
-    if "data.cache_dir" not in keys:
-        resumed.data = stored_data(resumed.data)
-    reason = resume.finished(checkpoint, config)
+    stored_data = not {"data.path", "data.reader.name"} & set(keys)
     if reason is None:
         log.info("going on from %s, step %d", file, step)
-        num_processes = len(checkpoint["random"])
         del checkpoint  # Lightning reads it again: it would stay in memory
         train(
             resumed,
@@ -327,6 +335,7 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
             step=step,
             num_processes=num_processes,
             resumed_with=overrides if changes else (),
+            stored_data=stored_data,
         )
     elif rank() > 0:
         return
@@ -344,13 +353,8 @@ def resume_run(cfg: DictConfig, overrides: list[str]) -> None:
         if changes:
             provenance.note_command(run_dir, overrides, resumes=True)
         kernels.use(resumed.kernels)
-        record = checkpoint["training"]
-        since = sum(num_tokens for _, num_tokens in record["since_log"])
-        seconds = record["train_seconds"] + record["seconds_on_clock"]
-        training = cost(step, seconds, record["train_tokens"] + int(since))
-        split, scores = score(
-            resumed, run_dir, read_splits(resumed.data, trusted=cfg.trusted), device="auto", training=training
-        )
+        splits = read_splits(resumed.data, trusted=cfg.trusted, stored=stored_data)
+        split, scores = score(resumed, run_dir, splits, device="auto", training=training)
         log_final(make_loggers(resumed, last_step=None), config, split, scores, step=step)
 
 
@@ -363,7 +367,7 @@ def _choices() -> dict[str, str]:
     if not HydraConfig.initialized():
         return {}
     choices = HydraConfig.get().runtime.choices
-    recorded = [group.name for group in GROUPS if group.recorded]
+    recorded = [group.name for group in GROUPS if group.recorded or group.name in ("callbacks", "trainer")]
     return {
         group.split("@")[0]: str(choices[group])
         for group in sorted(choices)

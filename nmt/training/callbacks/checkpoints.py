@@ -19,6 +19,7 @@ from nmt import ranks
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError, WriteError
 from nmt.run.checkpoints import is_kept, kept_file, kept_files
+from nmt.run.weights import read_checkpoint
 from nmt.settings import Count, Positive
 from nmt.training.callbacks.randomness import random_state, set_random_state
 from nmt.training.callbacks.writers import tensorboard_writers
@@ -252,6 +253,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     The `last.ckpt` before it becomes `previous.ckpt`. A `step_NUMBER.ckpt` has weights and step only. Raises
     WriteError.
     """
+
+    def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
+        """As this version of Lightning would have written it: what an older one wrote is not known."""
+        return read_checkpoint(Path(path)) | {"pytorch-lightning_version": L.__version__}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         target = Path(path)

@@ -15,6 +15,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from nmt.environment import rank
 from nmt.errors import UserError, install
+from nmt.files import read_at_most
 from nmt.run.files import write_atomically
 from nmt.training.callbacks.writers import tensorboard_writers
 
@@ -91,7 +92,8 @@ class MLFlow(MLFlowLogger):
         """The MLflow client; its run is started at the first access, on rank 0 only."""
         if not self._initialized and rank_zero_only.rank == 0:  # type: ignore[attr-defined]
             place = super().experiment.get_run(self._run_id).info.artifact_uri
-            if self._is_own and not Path(place.removeprefix("file://")).is_relative_to(self._artifacts):
+            own = self._artifacts.resolve()
+            if self._is_own and not Path(place.removeprefix("file://")).resolve().is_relative_to(own):
                 raise UserError(
                     f"logger.mlflow: its store was moved here from {Path(place).parents[2]}, where MLflow would go on "
                     "writing: go on with other loggers (logger=tensorboard), or set MLFLOW_TRACKING_URI"
@@ -152,4 +154,10 @@ def _check_installed(package: str) -> None:
 
 
 def _read_id(file: Path) -> str | None:
-    return file.read_text("utf-8").strip() if file.exists() else None
+    """The id of a tracker's run, None if there is none. Raises UserError if the file holds anything else."""
+    if not file.exists():
+        return None
+    text = read_at_most(file, 100).decode("utf-8", "replace").strip()
+    if not re.fullmatch(r"[\w-]+", text):
+        raise UserError(f"{file} holds no id of a run: remove it, and a new one begins")
+    return text

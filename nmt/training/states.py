@@ -1,0 +1,135 @@
+"""Checks of a checkpoint's states against the run that takes them up, before any of them is used."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
+from torch import Tensor
+
+from nmt import ranks
+from nmt.data.datamodule import StreamingDataModule
+from nmt.data.streaming import Place
+from nmt.errors import UserError
+from nmt.run.weights import is_plain
+from nmt.training.callbacks.randomness import random_state, set_random_state
+
+_NUMPY_KEYS = 624  # of its generator, which reads beyond them at a larger position
+
+
+@contextmanager
+def sound(file: str | Path) -> Iterator[None]:
+    """Raise UserError instead of an error about what a checkpoint holds."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise UserError(f"{file} holds no state to go on from ({reason})") from error
+
+
+def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
+    """Raise UserError for a state of another shape or type than its part has, but for the optimizer and its schedule.
+
+    States of callbacks that this program does not know are left out: Lightning's ModelCheckpoint removes files by its.
+    """
+    trainer, weights = module.trainer, module.state_dict()
+    checkpoint.pop("native_amp_scaling_state", None)  # Lightning's old name of a state that is checked
+    data, training = type(trainer.datamodule), checkpoint["training"]  # type: ignore[attr-defined]
+    wanted: dict[str, Any] = {
+        **{"epoch": 0, "global_step": 0, "state_dict": weights},
+        "training": {
+            **{"logged_step": 0, "seconds_on_clock": 0.0, "train_seconds": 0.0, "train_tokens": 0},
+            **{"since_log": [(0.0, 0.0)] * trainer.world_size, "progress": training["progress"]},
+        },
+        data.__qualname__: {"text": "", "validation": ""}
+        | ({"place": asdict(Place())} if issubclass(data, StreamingDataModule) else {}),
+    }
+    averaged = {"current_model_state": weights, "MixedPrecision": trainer.precision_plugin.state_dict()}
+    for key, state in (wanted | {key: averaged[key] for key in averaged.keys() & checkpoint.keys()}).items():
+        check_like(checkpoint[key], state, key)
+    check_like(checkpoint["loops"]["fit_loop"], trainer.fit_loop.state_dict(), "loops")
+    random, before = checkpoint["random"][ranks.rank()], random_state(module.device)
+    if not 0 <= random["numpy"][2] <= _NUMPY_KEYS:
+        raise UserError("the checkpoint's state random.numpy is not as this run would have it")
+    try:
+        set_random_state(random, module.device)
+    finally:
+        set_random_state(before, module.device)
+    states, checkpoint["callbacks"] = checkpoint["callbacks"], {}
+    for each in trainer.callbacks:  # type: ignore[attr-defined]
+        home, key = type(each).__module__.partition(".")[0], each.state_key
+        is_known = home != "lightning" or isinstance(each, EarlyStopping | Timer)
+        if key in states and is_known and not isinstance(each, ModelCheckpoint):
+            if home in ("lightning", "nmt"):
+                check_like(states[key], each.state_dict(), key)
+            checkpoint["callbacks"][key] = states[key]
+
+
+def check_optimizers(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
+    """Raise UserError for a state of the optimizer or of its schedule that does not fit the weights.
+
+    Tensors of another shape would be read and written beyond their ends.
+    """
+    schedules = [each.scheduler.state_dict() for each in trainer.lr_scheduler_configs]
+    check_like(checkpoint["lr_schedulers"], schedules, "lr_schedulers")
+    for optimizer, found in zip(trainer.optimizers, checkpoint["optimizer_states"], strict=True):
+        groups, ours = found["param_groups"], optimizer.state_dict()["param_groups"]
+        check_like([group["lr"] for group in groups], [0.0] * len(ours), "optimizer.lr")
+        if [group | {"lr": None} for group in groups] != [group | {"lr": None} for group in ours]:
+            raise UserError("the checkpoint's optimizer has other settings than this run would have it")
+        entries = [
+            {
+                name: weight if isinstance(value, Tensor) and value.dim() else value
+                for name, value in kept.items()
+            }
+            for group, kept in zip(optimizer.param_groups, _entries(optimizer), strict=True)
+            for weight in group["params"]
+        ]
+        for number, state in found["state"].items():
+            check_like(state, entries[number], f"optimizer.{number}")
+
+
+def _entries(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """What each group's smallest weight has as its state after a step without gradient, which is taken back."""
+    smallest = [min(group["params"], key=Tensor.numel) for group in optimizer.param_groups if group["params"]]
+    before = [weight.detach().clone() for weight in smallest]
+    for weight in smallest:
+        weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    entries = iter([dict(optimizer.state[weight]) for weight in smallest])
+    optimizer.state.clear()
+    with torch.no_grad():
+        for weight, value in zip(smallest, before, strict=True):
+            weight.copy_(value)
+            weight.grad = None
+    return [next(entries) if group["params"] else {} for group in optimizer.param_groups]
+
+
+def check_like(found: Any, wanted: Any, name: str) -> None:
+    """Raise UserError unless a state has the structure of another: keys, lengths, shapes, and types of numbers."""
+    if isinstance(wanted, Tensor):
+        fits = is_plain(found) and found.shape == wanted.shape
+        fits = fits and found.is_floating_point() == wanted.is_floating_point()
+    elif isinstance(wanted, dict):
+        fits = isinstance(found, dict) and found.keys() == wanted.keys()
+    elif isinstance(wanted, list | tuple):
+        fits = isinstance(found, list | tuple) and len(found) == len(wanted)
+    elif isinstance(wanted, bool | str):
+        fits = isinstance(found, type(wanted))
+    elif isinstance(wanted, int):
+        fits = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**63
+    else:  # a float, or None before there is a value
+        fits = isinstance(found, int | float | str | None)
+    if not fits:
+        raise UserError(f"the checkpoint's state {name} is not as this run would have it")
+    places = (
+        wanted if isinstance(wanted, dict) else range(len(wanted)) if isinstance(wanted, list | tuple) else ()
+    )
+    for place in places:
+        check_like(found[place], wanted[place], f"{name}.{place}")

@@ -1,0 +1,351 @@
+"""A run from a stranger is data: whatever it holds, a command writes, removes, connects and starts nothing outside."""
+
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from tests.commands import Ended, refused, run
+from tests.watched import watched
+
+SMALL = [
+    *("model.size=16", "data.tokenizer.vocab_size=300", "data.num_train=60", "data.num_val=5"),
+    *("data.num_test=5", "data.max_words=12", "trainer.max_epochs=1", "trainer.accelerator=cpu"),
+    *("trainer.enable_progress_bar=false", "trainer.log_every_n_steps=1", "decoding=greedy"),
+    *("callbacks.alignments.num_sentences=1", "num_bootstrap=0"),
+]
+EVIL = "lightning.pytorch.callbacks.ModelCheckpoint"
+# Lightning's name for the state of this callback, and a state with which it would remove a folder
+STATE = (
+    "ModelCheckpoint{'monitor': 'val/bleu', 'mode': 'max', 'every_n_train_steps': 0, 'every_n_epochs': 1, "
+    "'train_time_interval': None}"
+)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    """A folder with a trained run and the cache of its text."""
+    folder = tmp_path_factory.mktemp("original")
+    given = [each for each in SMALL if not each.startswith("num_")]
+    ended = run("train", *given, f"run_dir={folder / 'run'}", cwd=folder)
+    assert ended.status == 0, ended.err
+    return folder
+
+
+@pytest.fixture
+def stranger(original, tmp_path) -> Iterator[Path]:
+    """A copy of the run in a folder of its own; beside it is what must stay as it is."""
+    shutil.copytree(original, tmp_path / "here")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("kept\n")
+    yield tmp_path / "here" / "run"
+    assert [(each.name, each.read_text()) for each in outside.iterdir()] == [("secret", "kept\n")]
+
+
+def settings(run_dir: Path, **values: Any) -> None:
+    """Set dotted keys, written with __ in place of a dot, of the stored configuration."""
+    file = run_dir / "config.yaml"
+    config = yaml.safe_load(file.read_text("utf-8"))
+    for key, value in values.items():
+        *parents, name = key.split("__")
+        node = config
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[name] = value
+    file.write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
+
+
+def checkpoint(run_dir: Path, change: Callable[[dict[str, Any]], Any], *names: str) -> None:
+    for name in names or ("last", "best"):
+        file = run_dir / "checkpoints" / f"{name}.ckpt"
+        content = torch.load(file, weights_only=True)
+        change(content)
+        torch.save(content, file)
+
+
+def outside(run_dir: Path) -> str:
+    return str(run_dir.parents[1] / "outside")
+
+
+def command(name: str, run_dir: Path, *more: str) -> Ended:
+    """A command over the run, which fails if it touches anything outside the folder that the run is in."""
+    lines = run_dir.parent / "lines"
+    lines.write_text("the cat sleeps .\n")
+    given = {
+        "train": [f"resume={run_dir}", "trainer.max_epochs=2"],
+        "evaluate": [f"run={run_dir}", "num_bootstrap=0"],
+        "translate": [f"run={run_dir}", f"input={lines}"],
+        "align": [f"run={run_dir}", f"src={lines}", f"tgt={lines}"],
+        "compare": [f"runs={run_dir}", "num_bootstrap=2", "num_trials=1"],
+        "export": [f"run={run_dir}", "format=safetensors", f"output={run_dir.parent / 'exported'}"],
+    }[name]
+    with watched(run_dir.parent) as seen:
+        ended = run(name, *given, *more, cwd=run_dir.parent)
+    assert not seen
+    return ended
+
+
+def remover(run_dir: Path) -> None:
+    """A run that would remove a folder at its next best validation."""
+    settings(
+        run_dir, callbacks__evil={"_target_": EVIL, "monitor": "val/bleu", "mode": "max", "save_top_k": 1}
+    )
+    place = f"local://{outside(run_dir)}"
+    state = {
+        **{"monitor": "val/bleu", "best_model_score": torch.tensor(-1.0), "best_model_path": place},
+        **{"current_score": None, "dirpath": outside(run_dir), "best_k_models": {place: torch.tensor(-1.0)}},
+        **{"kth_best_model_path": place, "kth_value": torch.tensor(-1.0), "last_model_path": ""},
+    }
+    checkpoint(run_dir, lambda content: content["callbacks"].update({STATE: state}))
+
+
+def test_a_callback_of_a_stranger_is_not_built(stranger):
+    remover(stranger)
+    refused(command("train", stranger), "callbacks.evil=", "callbacks.evil=null to leave it out")
+
+
+def test_the_state_of_a_callback_that_removes_files_is_not_loaded(stranger):
+    """Though the person has such a callback of their own."""
+    remover(stranger)
+    own = {
+        "_target_": EVIL,
+        "monitor": "val/bleu",
+        "mode": "max",
+        "save_top_k": 1,
+        "dirpath": stranger.parent / "own",
+    }
+    ended = command("train", stranger, *(f"callbacks.evil.{key}={value}" for key, value in own.items()))
+    assert ended.status == 0, ended.err
+    assert json.loads((stranger / "metrics.json").read_text())["training"]["steps"] == 4
+
+
+LOGGERS = {
+    "W&B": ("wandb", "nmt.training.callbacks.Wandb", {"project": "x", "base_url": "http://127.0.0.1:9"}),
+    "MLflow": ("mlflow", "nmt.training.callbacks.MLFlow", {"tracking_uri": "http://127.0.0.1:9"}),
+    "Lightning's": ("other", "lightning.pytorch.loggers.MLFlowLogger", {"tracking_uri": "sqlite:///x.db"}),
+    "by position": ("csv", "lightning.pytorch.loggers.CSVLogger", {"_args_": ["/tmp/x"]}),
+    "of no name": ("tensorboard", "nmt.training.callbacks.TensorBoard", {"save_dir": "local:///tmp/x"}),
+}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, marks=[] if each == "W&B" else pytest.mark.slow) for each in LOGGERS]
+)
+def test_a_logger_of_a_stranger_sends_nothing(case, stranger):
+    name, target, more = LOGGERS[case]
+    settings(stranger, **{f"logger__{name}": {"_target_": target, "save_dir": str(stranger), **more}})
+    refused(command("train", stranger), f"logger.{name}")
+
+
+def link(name: str, target: str = "") -> Callable[[Path], None]:
+    def act(run_dir: Path) -> None:
+        file = run_dir / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_dir():
+            shutil.rmtree(file)
+        file.unlink(missing_ok=True)
+        file.symlink_to(target or f"{outside(run_dir)}/secret")
+
+    return act
+
+
+def second_name(run_dir: Path) -> None:
+    (run_dir / "train.log").unlink()
+    os.link(f"{outside(run_dir)}/secret", run_dir / "train.log")
+
+
+def fifo(name: str) -> Callable[[Path], None]:
+    def act(run_dir: Path) -> None:
+        (run_dir / name).unlink()
+        os.mkfifo(run_dir / name)
+
+    return act
+
+
+OTHER_FILES = {
+    "a log": ("train", link("train.log"), "train.log is no plain file"),
+    "settings of a logger": ("train", link("csv/version_0/hparams.yaml"), "hparams.yaml is no plain file"),
+    "a second name": ("train", second_name, "train.log has a second name"),
+    "a folder": ("train", link("checkpoints", "/tmp"), "checkpoints is no plain file or folder"),
+    "a link out of W&B's folder": ("train", link("wandb/debug.log"), "debug.log is no plain file"),
+    "an endless tokenizer": (
+        "translate",
+        link("tokenizer/joint.model", "/dev/zero"),
+        "joint.model is no plain",
+    ),
+    "a tokenizer that waits": ("translate", fifo("tokenizer/joint.model"), "joint.model is no plain file"),
+    "scores that wait": ("compare", fifo("metrics.json"), "metrics.json is no plain file"),
+    "translations elsewhere": ("evaluate", link("hypotheses.txt"), "hypotheses.txt is no plain file"),
+}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, marks=pytest.mark.slow if "W&B" in each else []) for each in OTHER_FILES]
+)
+def test_no_file_leads_out_of_a_run(case, stranger):
+    name, act, message = OTHER_FILES[case]
+    act(stranger)
+    refused(command(name, stranger), message)
+
+
+GRAMMAR = {
+    **{"_target_": "nmt.data.corpus.read_grammar", "src_lang": "en", "tgt_lang": "vi", "max_words": 12},
+    **{"num_train": 10**9, "num_val": 5, "num_test": 5, "seed": 1},
+}
+HUB = {
+    **{"_target_": "nmt.data.corpus.read_hub", "name": "someone/text", "config": None, "path": None},
+    **{"src_lang": "en", "tgt_lang": "vi"},
+}
+BUILT = {
+    "a reader for a cell": (
+        ("translate", "train"),
+        lambda run: {"model__encoder__cell": {**GRAMMAR, "cache_dir": outside(run)}},
+        "model.encoder.cell._target_=nmt.data.corpus.read_grammar: a run may not build this here",
+    ),
+    "text without an end": (
+        ("evaluate", "train"),
+        lambda run: {"data__reader": {**GRAMMAR, "cache_dir": outside(run)}},
+        "num_train=1000000000: Input should be less than or equal to",
+    ),
+    "text of the network": (
+        ("evaluate", "train"),
+        lambda run: {"data__reader": {**HUB, "cache_dir": outside(run)}},
+        "someone/text of the Hub, which data/cache has not",
+    ),
+    "a database for a decoder": (
+        ("export",),
+        lambda run: {"model__decoder": {"_target_": "lightning.pytorch.loggers.MLFlowLogger"}},
+        "model.decoder._target_=lightning.pytorch.loggers.MLFlowLogger: a run may not build this here",
+    ),
+    "a metric of the network": (
+        ("evaluate",),
+        lambda run: {"metrics__bleu__tokenize": "flores200"},
+        "metrics.bleu.tokenize=flores200 needs a model, which a run does not fetch by itself",
+    ),
+    "many layers": (
+        ("translate", "train"),
+        lambda run: {"model__encoder__num_layers": 10**9},
+        "model.encoder.num_layers=1000000000: a model has no layers of this size or number",
+    ),
+    "more layers than there are weights": (
+        ("translate",),
+        lambda run: {"model__encoder__num_layers": 500, "model__decoder__num_layers": 500},
+        "does not fit the configured model, which has more weights",
+    ),
+    "wide layers": (("translate",), lambda run: {"model__size": 16_384}, "which has more weights"),
+    "processes": (("train",), lambda run: {"trainer__devices": 4096}, "trainer.devices=4096"),
+    "other machines": (("train",), lambda run: {"trainer__num_nodes": 2}, "trainer.num_nodes=2"),
+}
+
+
+@pytest.mark.parametrize("case", BUILT)
+def test_what_a_stranger_would_build_is_refused_first(case, stranger):
+    names, changes, message = BUILT[case]
+    settings(stranger, **changes(stranger))
+    for name in names:
+        refused(command(name, stranger), message)
+
+
+@pytest.mark.parametrize("shape", [(1,), (0,), (999, 999)])
+def test_states_of_another_shape_are_refused(shape, stranger):
+    """An optimizer that updates all at once would read and write beyond their ends."""
+
+    def change(content: dict[str, Any]) -> None:
+        for state in content["optimizer_states"][0]["state"].values():
+            state.update(exp_avg=torch.zeros(shape), exp_avg_sq=torch.zeros(shape))
+
+    checkpoint(stranger, change)
+    refused(command("train", stranger), "state optimizer.0.exp_avg is not as this run would have it")
+
+
+ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no loops": lambda content: content.pop("callbacks"),
+    "a count below 0": lambda content: content["loops"]["fit_loop"]["epoch_progress"]["current"].update(
+        completed=-1
+    ),
+    "a count that is no number": lambda content: content["training"].update(train_tokens=float("nan")),
+    "a position beyond": lambda content: content["random"][0].update(
+        numpy=(*content["random"][0]["numpy"][:2], 10**6, 0, 0.0)
+    ),
+    "another place": lambda content: content["callbacks"]["Checkpoints"].update(directory="/tmp"),
+    "a weight that is none": lambda content: content["state_dict"].update({"translator.x": 5}),
+    "no text": lambda content: content.pop("TranslationDataModule"),
+    "an entry less": lambda content: content["optimizer_states"][0]["state"][0].pop("exp_avg"),
+    "another rule": lambda content: content["optimizer_states"][0]["param_groups"][0].update(fused=5),
+    "a schedule": lambda content: content["lr_schedulers"][0].update(last_epoch="x"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ODD_STATES)
+def test_odd_states_are_refused_in_one_line(case, stranger):
+    checkpoint(stranger, ODD_STATES[case])
+    refused(command("train", stranger), "")
+
+
+def test_a_checkpoint_that_unpacks_to_more_is_refused(stranger):
+    for name in ("best", "last"):
+        file = stranger / "checkpoints" / f"{name}.ckpt"
+        torch.save({"state_dict": {"translator.x": torch.zeros(10**7)}}, file)
+        with zipfile.ZipFile(file) as packed:
+            parts = {each: packed.read(each) for each in packed.namelist()}
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+            for each, content in parts.items():
+                packed.writestr(each, content)
+    refused(
+        command("translate", stranger), "best.ckpt is broken or no checkpoint (it unpacks to more than it is)"
+    )
+    refused(command("train", stranger), "has no whole checkpoint to go on from")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "config.yaml has an alias, *a"),
+        (f"z: {'[' * 20_000}", "config.yaml is "),
+        (f"# {'x' * 200_000}", "config.yaml is too large"),
+    ],
+)
+def test_a_configuration_is_small_and_plain(text, message, stranger):
+    with (stranger / "config.yaml").open("a") as file:
+        file.write(text)
+    refused(command("translate", stranger), message)
+
+
+@pytest.mark.parametrize("content", ["", "5", "[", '{"bleu": {"signature": 5}}', "[" * 100_000])
+def test_damaged_scores_do_not_stop_an_export(content, stranger):
+    (stranger / "metrics.json").write_text(content)
+    ended = command("export", stranger)
+    assert ended.status == 0, ended.err
+    assert "metrics.json is left out of the model card: " in ended.err
+    assert "Not scored." in (stranger.parent / "exported" / "README.md").read_text()
+    ended = command("compare", stranger)
+    if "bleu" not in content:  # a comparison scores anew
+        refused(ended, "metrics.json is broken", "score it with: python scripts/evaluate.py")
+
+
+@pytest.mark.slow
+def test_a_damaged_extra_does_not_stop_a_training(stranger):
+    for name in ("metrics.json", "alignments/history.npz", ".hydra/overrides.yaml", "hypotheses.txt"):
+        (stranger / name).write_bytes(b"\xff\x00damaged")
+    ended = command("train", stranger)
+    assert ended.status == 0, ended.err
+    assert json.loads((stranger / "metrics.json").read_text())["training"]["steps"] == 4
+    with np.load(stranger / "alignments" / "history.npz") as arrays:
+        assert arrays["steps"].tolist() == [4]
+
+
+@pytest.mark.parametrize("name", ["translate", "evaluate", "align", "compare", "export", "train"])
+def test_a_run_that_is_as_it_should_be_is_taken_as_it_is(name, stranger):
+    """So the watch of the other tests is not what stops them."""
+    ended = command(name, stranger)
+    assert ended.status == 0, ended.err
