@@ -312,19 +312,6 @@ def words_of_any_script(text: str) -> list[str]:
     return "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in composed).split()
 
 
-def score(
-    hypotheses: Sequence[str],
-    references: References,
-    *,
-    num_bootstrap: int = 1000,
-    lowercase: bool = False,
-) -> dict[str, dict[str, Any]]:
-    """`score_with` BLEU, chrF and TER, BLEU and chrF of lower-cased text where `lowercase` is set."""
-    bleu, chrf = Bleu(tokenize="13a", lowercase=lowercase), Chrf(lowercase=lowercase)
-    metrics: dict[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": Ter()}
-    return score_with(metrics, hypotheses, references, num_bootstrap=num_bootstrap)
-
-
 def score_with(
     metrics: Mapping[str, Metric],
     hypotheses: Sequence[str],

@@ -658,7 +658,7 @@ def test_a_string_in_place_of_lines_is_refused(gru, text):
         lambda: list(run.attentions(["the house"], text)),
         lambda: head_importance(run, text, text),
         lambda: run.tokenizer.encode_target(text),
-        lambda: metrics.score(text, text),
+        lambda: metrics.score_with({}, text, text, num_bootstrap=0),
         lambda: metrics.score_with({}, ["the house"], text, num_bootstrap=0),
     ):
         with pytest.raises(

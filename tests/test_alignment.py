@@ -1,5 +1,6 @@
 """Alignments and their error against hand-worked cases and plain loops."""
 
+import gzip
 import math
 from pathlib import Path
 
@@ -144,11 +145,17 @@ def test_a_file_of_links_is_read_line_by_line(tmp_path):
     path.write_text("0-0\n0-x\n", "utf-8")
     with pytest.raises(UserError, match=r"gold\.talp:2: '0-x' is no link"):
         alignment.read_alignments(path)
-    with pytest.raises(UserError, match=r"none\.talp: cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"none\.talp: cannot read it \(No such file"):
         alignment.read_alignments(tmp_path / "none.talp")
     path.write_bytes(b"\xff")
-    with pytest.raises(UserError, match=r"gold\.talp: cannot be read"):
+    with pytest.raises(UserError, match=r"gold\.talp, line 1: not UTF-8"):
         alignment.read_alignments(path)
+
+
+def test_a_file_of_links_may_be_packed(tmp_path):
+    path = tmp_path / "gold.talp.gz"
+    path.write_bytes(gzip.compress(b"0-0\n\n"))
+    assert [sure for sure, _ in alignment.read_alignments(path)] == [{(0, 0)}, set()]
 
 
 def test_a_file_of_links_may_begin_with_a_byte_order_mark(tmp_path):

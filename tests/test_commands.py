@@ -22,8 +22,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from nmt import alignment, plotting
 from nmt.commands import entry
 from nmt.commands.entry import COMMANDS
-from nmt.data.lines import decoded
 from nmt.decoding import DecodingSettings
+from nmt.lines import decoded
 from nmt.run import provenance
 from nmt.run.directory import Run
 from nmt.run.files import checkpoint_file

@@ -31,6 +31,7 @@ from nmt.comparison.runs import (
 from nmt.errors import UserError
 from nmt.run.files import find_runs
 from tests.commands import run, unread
+from tests.test_metrics import score
 
 ROOT = Path(__file__).resolve().parents[1]
 FAST = ["num_bootstrap=20", "num_trials=20", "length_bounds=[4,8]"]
@@ -99,7 +100,7 @@ class Sweep:
             config["choices"] = choices
         hypotheses = self.hypotheses()
         references = (self.root / data / "test.en").read_text("utf-8").splitlines()
-        scores = metrics.score(hypotheses, references, num_bootstrap=0)
+        scores = score(hypotheses, references, num_bootstrap=0)
         scores["references"] = metrics.digest(self.sources, references)
         (directory / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
         (directory / "hypotheses.txt").write_text(lines(hypotheses), "utf-8")

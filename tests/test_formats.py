@@ -14,9 +14,9 @@ import pytest
 
 from nmt.data.corpus import read_files
 from nmt.data.layout import Languages, find, missing
-from nmt.data.lines import LONGEST_LINE, read_lines
 from nmt.data.rows import read_rows
 from nmt.errors import UserError
+from nmt.lines import LONGEST_LINE, read_lines
 
 
 def read(folder, *, src="en", tgt="fr", split="train", columns=None, skip_bad=False):

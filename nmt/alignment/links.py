@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.errors import UserError
+from nmt.lines import read_lines
 
 Links = set[tuple[int, int]]
 
@@ -44,18 +45,12 @@ def parse_talp(line: str) -> tuple[Links, Links]:
 def read_alignments(path: str | Path, *, possible: bool = True) -> list[tuple[Links, Links]]:
     """Sure and possible links of each line of a `.talp` or Pharaoh file; an empty line is a pair without links.
 
-    Without `possible` a link may only be sure, as in a Pharaoh file.
+    The file may be packed. Without `possible` a link may only be sure, as in a Pharaoh file.
 
     Raises UserError naming the file, and the line that is none.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if lines[-1] == "":
-        lines.pop()
     pairs = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(Path(path)), start=1):
         try:
             pairs.append(parse_talp(line) if possible else (parse_pharaoh(line),) * 2)
         except UserError as error:

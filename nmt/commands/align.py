@@ -11,8 +11,8 @@ from tqdm import tqdm
 
 from nmt import alignment, plotting
 from nmt.alignment import AlignmentScore, Links
-from nmt.data.lines import read_lines
 from nmt.errors import UserError
+from nmt.lines import read_lines
 from nmt.run.aligning import Aligned, Reading
 from nmt.run.directory import Run
 from nmt.run.files import write_atomically

@@ -11,9 +11,9 @@ from nmt import plotting
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, read_runs
 from nmt.data.corpus import read_references
-from nmt.data.lines import read_lines
 from nmt.errors import printable
 from nmt.files import json_text, write_together
+from nmt.lines import read_lines
 from nmt.run.building import make_scorers, reads_lowercase
 from nmt.run.checks import check_case
 

@@ -8,9 +8,9 @@ from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.data.corpus import read_references, with_references
-from nmt.data.lines import read_lines
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
+from nmt.lines import read_lines
 from nmt.run.building import build, build_parts, metrics_of
 from nmt.run.checks import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.data import stored_data

@@ -20,10 +20,10 @@ from tqdm import tqdm
 
 from nmt import alignment, plotting
 from nmt.commands.entry import outlive_reader
-from nmt.data.lines import LONGEST_LINE, decoded, read_lines
 from nmt.data.unknown import UnknownCharacters
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
+from nmt.lines import LONGEST_LINE, decoded, read_lines
 from nmt.run.building import build
 from nmt.run.checks import check_decoding
 from nmt.run.directory import Run, open_run

@@ -7,9 +7,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nmt.data.lines import read_lines
 from nmt.errors import UserError, command, printable
 from nmt.files import check_folder
+from nmt.lines import read_lines
 from nmt.run.files import find_runs, load_config, runs_under, score_files
 from nmt.run.scores import read_scores
 from nmt.settings import flat

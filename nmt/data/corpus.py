@@ -22,10 +22,10 @@ from nmt.alignment import SEPARATOR, format_pharaoh
 from nmt.data import grammar, rows
 from nmt.data.cache import cached_dataset
 from nmt.data.layout import ALIASES, Files, Languages, find, missing
-from nmt.data.lines import digest, read_lines
 from nmt.data.rows import Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
+from nmt.lines import digest, read_lines
 from nmt.settings import SPLITS, Count, Whole
 
 _READER_VERSION = 4  # raise it when the same files give other rows

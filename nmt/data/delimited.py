@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 
 from nmt.data.layout import Languages
-from nmt.data.lines import LONGEST_LINE, decode, raw_lines
 from nmt.errors import UserError
+from nmt.lines import LONGEST_LINE, decode, raw_lines
 
 Cells = Iterator[tuple[int, list[str] | UserError]]  # the line of each row, and its cells or why it has none
 

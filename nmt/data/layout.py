@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from nmt.data.lines import OPENERS
 from nmt.errors import UserError
+from nmt.lines import OPENERS
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, concatenate_datasets
 
-from nmt.data import lines, pairs
+from nmt import lines
+from nmt.data import pairs
 from nmt.data.batching import Batch, TokenBatchSampler, mixed
 from nmt.data.layout import Files, Languages
 from nmt.data.pairs import Rows

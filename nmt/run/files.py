@@ -15,9 +15,9 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.data.lines import opener
 from nmt.errors import UserError, WriteError
 from nmt.files import check_folder, read_at_most, replacing
+from nmt.lines import opener
 from nmt.run.checkpoints import kept_files
 from nmt.settings import flat, say
 
