@@ -267,6 +267,14 @@ def test_states_of_another_shape_are_refused(shape, stranger):
     refused(command("train", stranger), "state optimizer.0.exp_avg is not as this run would have it")
 
 
+def repeated(times: int = 60) -> list[Any]:
+    """A small list that holds itself so often that nobody can go through it."""
+    part: list[Any] = ["x"]
+    for _ in range(times):
+        part = [part, part]
+    return part
+
+
 ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "no loops": lambda content: content.pop("callbacks"),
     "a count below 0": lambda content: content["loops"]["fit_loop"]["epoch_progress"]["current"].update(
@@ -282,6 +290,8 @@ ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "an entry less": lambda content: content["optimizer_states"][0]["state"][0].pop("exp_avg"),
     "another rule": lambda content: content["optimizer_states"][0]["param_groups"][0].update(fused=5),
     "a schedule": lambda content: content["lr_schedulers"][0].update(last_epoch="x"),
+    "a part many times": lambda content: content["training"]["progress"].update(loss=repeated()),
+    "itself": lambda content: content["training"].update(progress=content),
 }
 
 
@@ -335,7 +345,7 @@ def test_damaged_scores_do_not_stop_an_export(content, stranger):
 
 @pytest.mark.slow
 def test_a_damaged_extra_does_not_stop_a_training(stranger):
-    for name in ("metrics.json", "alignments/history.npz", ".hydra/overrides.yaml", "hypotheses.txt"):
+    for name in ("metrics.json", "alignments/history.npz", "commands.json", "hypotheses.txt"):
         (stranger / name).write_bytes(b"\xff\x00damaged")
     ended = command("train", stranger)
     assert ended.status == 0, ended.err

@@ -21,14 +21,27 @@ _MOST = 1_000_000  # what a number of the model's settings may be
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:
-    """A checkpoint of tensors and plain containers. Raises one of BROKEN, and if the file is packed: it is never."""
+    """A checkpoint of tensors and plain containers. Raises one of BROKEN, and if it holds more than the file does.
+
+    A file may be packed, and containers may hold the same part many times: a checkpoint of this program does neither.
+    """
     reader: Any = torch._C.PyTorchFileReader(str(file))
-    if sum(map(reader.get_record_size, reader.get_all_records())) > file.stat().st_size:
-        raise ValueError("it unpacks to more than it is")
+    sizes = {name: reader.get_record_size(name) for name in reader.get_all_records()}
     del reader
+    if sum(sizes.values()) > file.stat().st_size:
+        raise ValueError("it unpacks to more than it is")
     checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(checkpoint, dict):
         raise TypeError("it holds no dictionary")
+    parts, room = [checkpoint], sizes["data.pkl"]  # in which each part has a byte at least
+    while parts:
+        part = parts.pop()
+        values = [*part, *part.values()] if isinstance(part, dict) else part
+        if isinstance(part, dict | list | tuple | set):
+            parts += values
+            room -= len(values)
+        if room < 0:
+            raise ValueError("it unpacks to more than it is")
     return checkpoint
 
 
