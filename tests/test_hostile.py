@@ -757,7 +757,7 @@ def test_a_disk_that_fills_during_training_ends_it_in_one_line(moment, tmp_path,
 
 def test_an_event_is_in_the_file_as_a_whole_or_not_at_all(tmp_path):
     """Those after one that did not fit are read again, where TensorBoard would stop at half an event."""
-    logger = TensorBoard(str(tmp_path), name="", version="")
+    logger = TensorBoard(save_dir=str(tmp_path), name="", version="")
     logger.log_metrics({"small": 1.0}, step=1)
     with full_disk(1000):
         with pytest.raises(WriteError, match=r"tfevents.*File too large"):

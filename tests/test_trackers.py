@@ -18,6 +18,7 @@ import yaml
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from nmt.errors import UserError
 from nmt.training.callbacks import trackers
 from nmt.training.train import make_loggers
 from tests.commands import ROOT, compose, refused, run, run_composed
@@ -149,6 +150,16 @@ def test_a_tracker_that_is_not_installed_is_named_with_its_extra(tracker, tmp_pa
     monkeypatch.setattr(trackers, "find_spec", lambda package: None)
     ended = run_composed("train", *TINY, f"logger={tracker}", f"run_dir={tmp_path / 'run'}")
     refused(ended, f"logger={tracker} needs the package {tracker}: pip install -e '.[{tracker}]'")
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "csv", "wandb", "mlflow"])
+def test_a_setting_that_a_logger_has_not_is_refused_before_anything_is_written(name, installed, tmp_path):
+    if name not in installed:
+        pytest.skip(f"{name} is not installed")
+    cfg = compose("train", f"logger={name}", "name=here", f"run_dir={tmp_path}", f"+logger.{name}.foo=1")
+    with pytest.raises(UserError, match=rf"logger\.{name}\.foo"):
+        make_loggers(cfg, last_step=None)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

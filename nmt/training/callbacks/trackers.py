@@ -1,9 +1,10 @@
 """Loggers for Weights & Biases and MLflow, and functions that log pictures and tables to all loggers."""
 
+import inspect
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,16 @@ class Wandb(WandbLogger):
     """Lightning's logger for Weights & Biases. Its files, and the run's id in `wandb.id`, are in `save_dir`.
 
     A resumed run keeps its id. Without a key or a network, the run is stored offline, with a warning. `more` holds
-    arguments of wandb.init, such as `entity`, `group` or `tags`. Raises UserError if the package is missing.
+    arguments of wandb.init, such as `entity`, `group` or `tags`. Raises UserError for one that it has not, and if the
+    package is missing.
     """
 
     def __init__(self, *, save_dir: str, project: str, **more: Any) -> None:
         _check_installed("wandb")
+        import wandb
+
+        for key in more.keys() - {*_arguments(wandb.init), *_arguments(WandbLogger)}:
+            raise UserError(f"logger.wandb.{key}: wandb.init has no such setting: leave it out")
         self._id_file = Path(save_dir) / "wandb.id"
         super().__init__(save_dir=save_dir, project=project, id=_read_id(self._id_file), **more)
         del self._wandb_init["anonymous"]  # wandb warns about it
@@ -146,6 +152,10 @@ def as_it_is(text: str) -> str:
 
 def _trackers(trainer: L.Trainer) -> list[Any]:
     return [logger for logger in trainer.loggers if isinstance(logger, Wandb | MLFlow)]
+
+
+def _arguments(function: Callable[..., Any]) -> Iterable[str]:
+    return inspect.signature(function).parameters
 
 
 def _check_installed(package: str) -> None:
