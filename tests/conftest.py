@@ -20,6 +20,13 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def started_by_script() -> Iterator[None]:
+    """The variable by which `nmt COMMAND` names itself outlives no test."""
+    yield
+    os.environ.pop("NMT_COMMAND", None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def compose_once() -> Iterator[None]:
     """Composing takes longer than most tests: Hydra is asked once for each set of choices."""

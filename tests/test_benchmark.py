@@ -589,6 +589,6 @@ def test_processes_import_nothing_from_the_working_directory(start, tmp_path, mo
     (tmp_path / "nmt").mkdir()
     (tmp_path / "nmt/__init__.py").write_text("open('executed', 'w').close()", "utf-8")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="give a command"):  # of the installed package
+    with pytest.raises(UserError, match="there is no command"):  # of the installed package
         start(starts.TRAIN[:-1], "a command")
     assert not (tmp_path / "executed").exists()

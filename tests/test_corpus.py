@@ -547,10 +547,12 @@ def test_a_damaged_cache_is_named_and_what_to_do(tmp_path, name, damage):
 
 
 def hub(monkeypatch, splits):
+    """The calls of a stand-in for the Hub's loader, and if it was offline at each."""
     calls = []
 
     def load_dataset(name, config, cache_dir):
-        calls.append((name, config, cache_dir))
+        is_offline = datasets.config.HF_HUB_OFFLINE and huggingface_hub.constants.HF_HUB_OFFLINE
+        calls.append((name, config, cache_dir, is_offline))
         if isinstance(splits, Exception):
             raise splits
         return DatasetDict(splits)
@@ -567,9 +569,9 @@ def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch, tmp
     monkeypatch.setattr(corpus, "_reaches_hub", lambda: False)
     with pytest.raises(UserError, match=r"set data\.path=DIR"):
         read_from_hub(tmp_path)
-    assert len(calls) == 1
-    assert huggingface_hub.constants.HF_HUB_OFFLINE
-    assert datasets.config.HF_HUB_OFFLINE
+    assert [is_offline for *_, is_offline in calls] == [True]
+    assert not huggingface_hub.constants.HF_HUB_OFFLINE
+    assert not datasets.config.HF_HUB_OFFLINE
 
 
 def read_from_hub(tmp_path, **changes):
@@ -592,7 +594,7 @@ def test_hub_rows_are_named_by_language_or_nested(tmp_path, monkeypatch, nested,
     calls = hub(monkeypatch, {"train": hub_rows(nested), "validation": hub_rows(nested)})
     src, tgt = direction
     splits = read_from_hub(tmp_path, src_lang=src, tgt_lang=tgt, config="raw")
-    assert calls == [("someone/something", "raw", str(tmp_path))]
+    assert calls == [("someone/something", "raw", str(tmp_path), False)]
     assert list(splits) == ["train", "val"]
     assert list(splits["val"]) == [{"src": row[src], "tgt": row[tgt]} for row in ROWS]
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from nmt.training.callbacks import Interrupted, SaveOnInterrupt
-from tests.commands import ROOT, call, refused
+from tests.commands import ROOT, call, last_of_each, refused
 from tests.test_commands import SMALL
 
 
@@ -51,9 +51,9 @@ def test_a_run_under_nohup_outlives_its_terminal(watching):
 
 def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     directory = tmp_path / "run"
-    command = [sys.executable, str(ROOT / "scripts" / "train.py"), *SMALL, "trainer.max_epochs=1000"]
-    command += ["callbacks.early_stopping.patience=1000"]
-    command += [f"run_dir={directory}", f"data.cache_dir={tmp_path / 'cache'}"]
+    settings = [*SMALL, "trainer.max_epochs=1000", "callbacks.early_stopping.patience=1000"]
+    settings += [f"run_dir={directory}", f"data.cache_dir={tmp_path / 'cache'}"]
+    command = [sys.executable, str(ROOT / "scripts" / "train.py"), *last_of_each(settings)]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from nmt.data import pairs
 from nmt.data.cache import cached_dataset
 from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UserError
 from nmt.run.data import stored_data
 from nmt.training.vocabulary import make_tokenizer
 
@@ -132,10 +133,11 @@ def test_a_damaged_vocabulary_is_trained_again(corpus, tmp_path):
     assert make_tokenizer(settings(tmp_path), corpus).__reduce__() == first.__reduce__()
 
 
-def test_a_stored_run_makes_no_folder_for_its_cache(tmp_path):
+def test_a_stored_run_does_not_choose_its_cache(tmp_path):
     elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
     here.mkdir()
-    for place, expected in ((elsewhere, "data/cache"), (here, str(here))):
+    for place in (elsewhere, here):
         stored = stored_data(OmegaConf.create({"reader": {"cache_dir": str(place)}}))
-        assert stored.reader.cache_dir == expected
-    assert stored_data(OmegaConf.create({"reader": None})).reader is None
+        assert stored.reader.cache_dir == "data/cache"
+    with pytest.raises(UserError, match="data=files"):
+        stored_data(OmegaConf.create({"reader": None}))

@@ -16,6 +16,7 @@ from nmt.errors import UserError
 from nmt.run.building import build
 from nmt.training import schedules
 from nmt.training.callbacks import EndScheduleWithTime
+from nmt.training.callbacks.randomness import random_state
 from nmt.training.checks import check_warmup, num_steps
 from tests.test_module import examples, make_module
 
@@ -190,8 +191,22 @@ class Clock(Callback):
     def on_validation_start(self, trainer, pl_module):
         self.now += 5.0
 
+    def on_save_checkpoint(self, trainer, pl_module, checkpoint):
+        checkpoint["random"] = [random_state(pl_module.device)]  # without which no run is resumed
+
 
 COSINE = partial(schedules.cosine, total_steps=None, warmup_steps=2)
+
+
+class Rows(L.LightningDataModule):
+    """The same batches for training and validation, with the state of the text that resuming checks."""
+
+    def __init__(self, rows: DataLoader) -> None:
+        super().__init__()
+        self.train_dataloader = self.val_dataloader = lambda: rows
+
+    def state_dict(self) -> dict[str, str]:
+        return {"text": "", "validation": ""}
 
 
 def by_the_clock(tmp_path, *, resume=None, factory=COSINE, **settings):
@@ -212,7 +227,7 @@ def by_the_clock(tmp_path, *, resume=None, factory=COSINE, **settings):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lightning.pytorch.callbacks.timer.time", clock)
-        trainer.fit(module, rows, rows, ckpt_path=resume, weights_only=True)
+        trainer.fit(module, datamodule=Rows(rows), ckpt_path=resume, weights_only=True)
         trainer.save_checkpoint(tmp_path / "last.ckpt")
     return clock.rates
 

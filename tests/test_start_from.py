@@ -32,10 +32,10 @@ def start(origin: Path, run_dir: Path, *overrides: str):
 
 
 def test_a_run_begins_with_the_weights_and_the_tokenizer_of_another(origin, tmp_path, caplog):
-    """Without a step that changes them, they are its own at the end, of other text and with another seed."""
+    """At a rate that changes next to nothing, they are its own at the end, of other text and with another seed."""
     caplog.set_level("INFO")
     ended = start(
-        *(origin, tmp_path, "model.size=16", "optimizer.lr=0", "seed=2", "data.tokenizer.sampling=0.1"),
+        *(origin, tmp_path, "model.size=16", "optimizer.lr=1e-12", "seed=2", "data.tokenizer.sampling=0.1"),
         "attention.temperature=2",
     )
     assert ended.status == 0, ended.err
@@ -45,7 +45,7 @@ def test_a_run_begins_with_the_weights_and_the_tokenizer_of_another(origin, tmp_
         for each in (origin, tmp_path)
     ]
     assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert all(torch.allclose(before[name], after[name], rtol=0, atol=1e-9) for name in before)
     for file in (origin / "tokenizer").iterdir():
         assert (tmp_path / "tokenizer" / file.name).read_bytes() == file.read_bytes()
     tokenizer = OmegaConf.load(tmp_path / "config.yaml").data.tokenizer
