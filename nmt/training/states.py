@@ -66,7 +66,11 @@ def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
         home, key = type(each).__module__.partition(".")[0], each.state_key
         is_known = home != "lightning" or isinstance(each, EarlyStopping | Timer)
         if key in states and is_known and not isinstance(each, ModelCheckpoint):
-            if home in ("lightning", "nmt"):
+            if isinstance(each, Timer):  # whose seconds are whole before it starts
+                check_like(
+                    states[key]["time_elapsed"], dict.fromkeys(each.state_dict()["time_elapsed"], 0.0), key
+                )
+            elif home in ("lightning", "nmt"):
                 check_like(states[key], each.state_dict(), key)
             checkpoint["callbacks"][key] = states[key]
 
