@@ -285,6 +285,10 @@ ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
         numpy=(*content["random"][0]["numpy"][:2], 10**6, 0, 0.0)
     ),
     "another place": lambda content: content["callbacks"]["Checkpoints"].update(directory="/tmp"),
+    "seconds without an end": lambda content: content["training"].update(train_seconds=float("inf")),
+    "seconds that are no number": lambda content: content["training"].update(seconds_on_clock=float("nan")),
+    "a score that is text": lambda content: content["callbacks"]["Checkpoints"].update(best_score="x"),
+    "a score beyond numbers": lambda content: content["callbacks"]["Checkpoints"].update(best_score=10**400),
     "a weight that is none": lambda content: content["state_dict"].update({"translator.x": 5}),
     "no text": lambda content: content.pop("TranslationDataModule"),
     "an entry less": lambda content: content["optimizer_states"][0]["state"][0].pop("exp_avg"),
@@ -323,6 +327,7 @@ def test_a_checkpoint_that_unpacks_to_more_is_refused(stranger):
         ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "config.yaml has an alias, *a"),
         (f"z: {'[' * 20_000}", "config.yaml is "),
         (f"# {'x' * 200_000}", "config.yaml is too large"),
+        (f"z: [{'1,' * 20_000}1]", "config.yaml is too large"),
     ],
 )
 def test_a_configuration_is_small_and_plain(text, message, stranger):

@@ -25,16 +25,16 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     runs, faults = read_runs(cfg.runs, cfg.split)
     for fault in faults:
         log.warning("skipped: %s", printable(fault))
-    if cfg.refs is None:
-        sources, references = figures.read_text(runs[0], cfg.split, cfg.trusted)
-    else:
-        files = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs
-        sources, references = None, read_references(map(Path, files), len(runs[0].hypotheses))
     lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so
     metrics = {printable(name): each for name, each in make_scorers(cfg, lowercase=lowercase).items()}
     check_case(metrics, lowercase=lowercase)
     chosen = tables.choose_columns(runs, list(metrics), cfg.columns)
     systems = {file: list(read_lines(Path(file))) for file in cfg.systems}
+    if cfg.refs is None:
+        sources, references = figures.read_text(runs[0], cfg.split, cfg.trusted)
+    else:
+        files = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs
+        sources, references = None, read_references(map(Path, files), len(runs[0].hypotheses))
     comparison = figures.compare(
         runs,
         references,

@@ -29,14 +29,15 @@ def evaluate(cfg: DictConfig) -> dict:
     run = open_run(cfg.run, **how)
     decoding = build(cfg.decoding, "decoding")
     check_decoding(decoding, run.translator)
+    metrics = metrics_of(cfg, run.config.data)
+    scorers = build_parts(metrics, "metrics", trusted=cfg.trusted)
     dataset = read_text(cfg, run)
     if cfg.hypotheses is None:
         warn_of_long_references(cfg, run, dataset, decoding)
-    metrics = metrics_of(cfg, run.config.data)
     scores, translations = run.score(
         dataset,
         decoding,
-        scorers=build_parts(metrics, "metrics", trusted=cfg.trusted),
+        scorers=scorers,
         num_bootstrap=cfg.num_bootstrap,
         show_progress=True,
         hypotheses=None if cfg.hypotheses is None else list(read_lines(Path(cfg.hypotheses))),

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _OTHER_PACKED = {".zst", ".zip", ".7z", ".lz4", ".br", ".Z", ".rar", ".tar", ".tgz"}
 _MOST_YAML = 2**17  # bytes
+_MOST_PARTS = 5_000  # of a YAML file: its values, lists and keys; a configuration has a thousand
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -83,7 +84,9 @@ def stored_settings(runs: Mapping[str | Path, DictConfig], group: str) -> DictCo
 def read_yaml(file: Path) -> Any:
     """What a small YAML file holds. Raises UserError if it is large or has aliases, which could unpack to anything."""
     text = read_at_most(file, _MOST_YAML).decode("utf-8")
-    for event in yaml.parse(text, Loader=_Loader):
+    for number, event in enumerate(yaml.parse(text, Loader=_Loader)):
+        if number > _MOST_PARTS:
+            raise UserError(f"{file} is too large: more than {_MOST_PARTS:,} keys and values")
         if isinstance(event, yaml.AliasEvent):
             raise UserError(f"{file} has an alias, *{event.anchor}, which this program does not write")
     return OmegaConf.load(io.StringIO(text))

@@ -18,6 +18,7 @@ from nmt.errors import UserError
 from nmt.run.weights import is_plain
 from nmt.training.callbacks.randomness import random_state, set_random_state
 
+_MOST_SECONDS = 1e12  # of a training; no other number that is finite now comes near
 _NUMPY_KEYS = 624  # of its generator, which reads beyond them at a larger position
 
 
@@ -129,7 +130,9 @@ def check_like(found: Any, wanted: Any, name: str) -> None:
     elif isinstance(wanted, int):
         fits = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**63
     else:  # a float, or None before there is a value
-        fits = isinstance(found, int | float | str | None)
+        fits = isinstance(found, float | None) or (isinstance(found, int) and abs(found) < 2**63)
+        if wanted is not None and abs(wanted) < _MOST_SECONDS:
+            fits = fits and found is not None and abs(found) < _MOST_SECONDS
     if not fits:
         raise UserError(f"the checkpoint's state {name} is not as this run would have it")
     places = (
