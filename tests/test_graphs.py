@@ -92,6 +92,7 @@ def steps(module: TranslationModule, batches: list[Batch], name: str) -> list[li
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.mul_(0.9)
+        torch.clear_autocast_cache()  # as a training does, whose autocast ends with each step
     recorded = name == "fast" and kernels.records(next(module.parameters()))
     assert len(module._recorder._recordings) == recorded * len({each.src.shape for each in batches})
     return found
@@ -127,7 +128,8 @@ def test_a_recording_draws_the_same_random_numbers(settings, autocast, monkeypat
     recorded = three()
     assert recorded[0][0] != recorded[1][0]
     monkeypatch.setattr(kernels, "records", lambda _: False)
-    near = {"rtol": 1e-3, "atol": 1e-3} if autocast else {"rtol": 1e-9, "atol": 1e-11}
+    # Sums in another order round differently; with the weights of the step before, all would be a tenth off.
+    near = {"rtol": 2**-6, "atol": 2**-7} if autocast else {"rtol": 1e-9, "atol": 1e-11}
     torch.testing.assert_close(recorded, three(), **near)
 
 
