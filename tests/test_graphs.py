@@ -1,12 +1,14 @@
-"""Work recorded on a GPU, and the batches of few shapes that it is recorded for."""
+"""Work recorded on a GPU, the batches of few shapes that it is recorded for, and the kernels that are chosen there."""
 
 import copy
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from nmt import kernels
 from nmt.data.batching import Batch, of_few_shapes
+from nmt.layers import multi_head
 from nmt.training.losses import output_loss
 from nmt.training.module import TranslationModule
 from tests.test_recurrent import BOS, EOS, PAD, Case, build, every_case, sources, targets
@@ -155,3 +157,24 @@ def test_a_model_that_cannot_be_recorded_is_not():
     module = module_of(build(STEPPING, gradient_checkpointing=True).cuda())
     step(module, on("cuda", batch()))
     assert not module._recorder._recordings
+
+
+@on_gpu
+@pytest.mark.parametrize("chosen", [True, False])
+def test_attention_is_not_cudnns(chosen, monkeypatch):
+    seen, fused = [], F.scaled_dot_product_attention
+
+    def attention(*arguments, **options):
+        seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return fused(*arguments, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", attention)
+    parts = torch.randn(3, 2, 2, 5, 8)
+    torch.backends.cuda.enable_cudnn_sdp(chosen)
+    try:
+        found = multi_head._fused(*parts.cuda(), None, True)
+        assert torch.backends.cuda.cudnn_sdp_enabled() == chosen
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+    assert seen == [False]
+    torch.testing.assert_close(found.cpu(), fused(*parts, is_causal=True))

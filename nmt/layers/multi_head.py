@@ -56,6 +56,19 @@ def linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
     return layer
 
 
+def _fused(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """torch's attention in one kernel, but not cuDNN's: that prepares itself for each new shape, for a twentieth of a
+    second and more, and a search has new shapes at each step."""
+    if not query.is_cuda:
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 class MultiHeadAttention(nn.Module):
     """`softmax(q k^T / sqrt(d)) v` in each head, joined and projected (Vaswani et al. 2017, eq. 1 and 3.2.2).
 
@@ -90,7 +103,7 @@ class MultiHeadAttention(nn.Module):
             contexts = self.dropout(weights) @ cache.values  # [B, K, T, d]
         else:
             weights = None
-            contexts = F.scaled_dot_product_attention(query, *cache, attn_mask=mask, is_causal=causal)
+            contexts = _fused(query, *cache, mask, causal)
         return Attended(self.output(contexts.transpose(1, 2).flatten(2)), weights if need_weights else None)
 
     def split(self, x: Tensor) -> Tensor:
