@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from nmt import kernels
 from nmt.data.batching import Batch, of_few_shapes
 from nmt.layers import multi_head
+from nmt.layers.cells import GRULayer, LSTMLayer
 from nmt.training.losses import output_loss
 from nmt.training.module import TranslationModule
 from tests.test_recurrent import BOS, EOS, PAD, Case, build, every_case, sources, targets
@@ -157,6 +158,20 @@ def test_a_model_that_cannot_be_recorded_is_not():
     module = module_of(build(STEPPING, gradient_checkpointing=True).cuda())
     step(module, on("cuda", batch()))
     assert not module._recorder._recordings
+
+
+@on_gpu
+@pytest.mark.parametrize("cell", [GRULayer, LSTMLayer])
+def test_recurrences_keep_the_range_of_float32_under_autocast(cell):
+    layer, inputs = cell(input_size=16, hidden_size=8), torch.randn(4, 6, 16)
+    state = (torch.zeros(4, 8),) * layer.num_states
+    exact, _ = copy.deepcopy(layer).double().run(inputs.double(), tuple(part.double() for part in state))
+    layer = layer.cuda()
+    with torch.autocast("cuda", torch.bfloat16):
+        outputs, _ = layer.run(inputs.cuda(), tuple(part.cuda() for part in state))
+    torch.testing.assert_close(outputs.double().cpu(), exact, rtol=1e-2, atol=1e-3)
+    (1e6 * outputs.sum()).backward()  # infinite in float16
+    assert all(each.grad.isfinite().all() for each in layer.parameters())
 
 
 @on_gpu

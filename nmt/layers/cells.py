@@ -41,8 +41,7 @@ class GRULayer(nn.GRU):
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
         hidden = state[0]
         if not kernels.fast(inputs) or not (inputs.is_cpu or inputs.size(1) == 1):
-            outputs, last = self(inputs, hidden.unsqueeze(0).contiguous())
-            return outputs, (last.squeeze(0),)
+            return _sequence(self, inputs, state)
         weight_ih, weight_hh, bias_ih, bias_hh = self.all_weights[0]
         if inputs.size(1) == 1:
             from_input = kernels.linear(inputs.squeeze(1), weight_ih, bias_ih)
@@ -102,10 +101,7 @@ class LayerNormGRULayer(nn.Module):
 
 
 class LSTMLayer(nn.LSTM):
-    """One long short-term memory layer (Hochreiter & Schmidhuber 1997, with forget gates).
-
-    Under autocast on a CPU that has no LSTM in the narrow type, it computes in the type of its weights.
-    """
+    """One long short-term memory layer (Hochreiter & Schmidhuber 1997, with forget gates), over [N, T, input_size]."""
 
     num_states = 2
 
@@ -115,17 +111,30 @@ class LSTMLayer(nn.LSTM):
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
-        narrow = inputs.is_cpu and torch.is_autocast_enabled("cpu")
-        if narrow and not has_lstm(torch.get_autocast_dtype("cpu")):
-            own = self.all_weights[0][0].dtype
-            with torch.autocast("cpu", enabled=False):
-                return self._run(inputs.to(own), tuple(part.to(own) for part in state))
-        return self._run(inputs, state)
+        return _sequence(self, inputs, state)
 
-    def _run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
-        hidden, cell = (part.unsqueeze(0).contiguous() for part in state)
-        outputs, (hidden, cell) = self(inputs, (hidden, cell))
-        return outputs, (hidden.squeeze(0), cell.squeeze(0))
+
+def _sequence(layer: GRULayer | LSTMLayer, inputs: Tensor, state: State) -> tuple[Tensor, State]:
+    """What torch's own layer gives, as `run`; in the type of its weights if autocast has none in the narrow type."""
+    device = inputs.device.type
+    if torch.is_autocast_enabled(device) and not _is_narrow(layer, device):
+        own = layer.all_weights[0][0].dtype
+        with torch.autocast(device, enabled=False):
+            return _sequence(layer, inputs.to(own), tuple(part.to(own) for part in state))
+    before = tuple(part.unsqueeze(0).contiguous() for part in state)
+    outputs, after = layer(inputs, before if len(before) > 1 else before[0])
+    return outputs, tuple(part.squeeze(0) for part in (after if len(before) > 1 else (after,)))
+
+
+def _is_narrow(layer: GRULayer | LSTMLayer, device: str) -> bool:
+    """Whether autocast computes the layer in the type that it is set to.
+
+    On a GPU torch computes it in float16 instead of bfloat16, in which gradients above 65,504 are infinite.
+    """
+    dtype = torch.get_autocast_dtype(device)
+    if device == "cuda":
+        return dtype != torch.bfloat16
+    return device != "cpu" or isinstance(layer, GRULayer) or has_lstm(dtype)
 
 
 @cache
