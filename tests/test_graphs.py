@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from nmt import kernels
 from nmt.data.batching import Batch, of_few_shapes
+from nmt.kernels import loss as kernels_of_loss
 from nmt.layers import multi_head
 from nmt.layers.cells import GRULayer, LSTMLayer
 from nmt.training.losses import output_loss
@@ -193,3 +194,11 @@ def test_attention_is_not_cudnns(chosen, monkeypatch):
         torch.backends.cuda.enable_cudnn_sdp(True)
     assert seen == [False]
     torch.testing.assert_close(found.cpu(), fused(*parts, is_causal=True))
+
+
+def test_a_gpu_computes_more_logits_at_once():
+    rows = kernels_of_loss._rows_at_once
+    assert rows(torch.empty(1, 9000, 2), 8000) == 512
+    assert rows(torch.empty(1, 9000, 2, device="meta"), 8000) == 4194
+    assert rows(torch.empty(2, 9000, 2, device="meta"), 8000) == 2097
+    assert rows(torch.empty(1, 9000, 2, device="meta"), 200_000) == 512

@@ -1,4 +1,4 @@
-"""The output layer and its loss as one function, computed for a few rows at a time, with its gradient."""
+"""The output layer and its loss as one function, computed for some rows at a time, with its gradient."""
 
 from typing import Any
 
@@ -9,7 +9,8 @@ from torch.autograd.function import once_differentiable
 from nmt.kernels.choice import product_type, widened
 from nmt.kernels.packed import map_of
 
-ROWS = 512  # of each pass, whose logits exist at once
+ROWS = 512  # of each pass, whose logits exist at once on a CPU
+LOGITS = 2**25  # that exist at once on a GPU, which is faster with large products
 MANY_ROWS = 1024  # from which on it pays to lay the weight out for the products of all parts
 
 
@@ -27,7 +28,7 @@ def linear_cross_entropy(
         sum_i (1-e) * -log p_i(y_i) + e * mean_v -log p_i(v)        sum_i -log p_i(y_i)        p_i = softmax(W r_i + b)
 
     features [N, R], weight [V, R], bias [V], targets [N]; counted [N]: which rows are summed over, None: all. Only the
-    first has a gradient, which the forward pass computes beside it, `ROWS` rows at a time:
+    first has a gradient, which the forward pass computes beside it, some rows at a time:
 
         d/d logits_i = p_i - (1-e) onehot(y_i) - e/V
     """
@@ -48,7 +49,7 @@ def linear_r_drop(
     their plain cross-entropies: two sums, in nats.
 
     features [2, N, R], one pass after the other, weight [V, R], bias [V], targets [N], counted [N] as above. Only the
-    first has a gradient, which the forward pass computes beside it, `ROWS` rows of either pass at a time. With the
+    first has a gradient, which the forward pass computes beside it, some rows of either pass at a time. With the
     passes' distributions p and q and `d = log p - log q`, by p's logits it is
 
         1/2 (p - (1-e) onehot(y) - e/V) + alpha/4 (p * (d - sum_v p_v d_v) + p - q)
@@ -76,6 +77,11 @@ def _total(rows: Tensor, counted: Tensor | None) -> Tensor:
         return rows.sum(dim=0)
     with torch.autocast(rows.device.type, enabled=False):
         return counted @ rows
+
+
+def _rows_at_once(features: Tensor, vocab_size: int) -> int:
+    """How many rows of each pass of features [P, N, R] have logits at once."""
+    return ROWS if features.is_cpu else max(ROWS, LOGITS // (len(features) * vocab_size))
 
 
 def _smooth_evenly(
@@ -127,17 +133,18 @@ class _LinearLoss(torch.autograd.Function):
         laid_out = narrow or num_passes * num_rows >= MANY_ROWS
         ahead = map_of(weight, dtype) if laid_out else None
         back = map_of(weight.t(), dtype) if laid_out and learning else None
-        buffers = features.new_empty(2, num_passes * min(ROWS, num_rows), vocab_size)
-        for start in range(0, num_rows, ROWS):
-            answers = targets[start : start + ROWS]
-            rows = features[:, start : start + ROWS].flatten(0, 1)  # [C, R], [2C, R] of two passes
+        at_once = _rows_at_once(features, vocab_size)
+        buffers = features.new_empty(2, num_passes * min(at_once, num_rows), vocab_size)
+        for start in range(0, num_rows, at_once):
+            answers = targets[start : start + at_once]
+            rows = features[:, start : start + at_once].flatten(0, 1)  # [C, R], [2C, R] of two passes
             scratch, log_probs = buffers[:, : len(rows)]
             if ahead is None:
                 logits = torch.addmm(bias, rows, weight.t(), out=scratch)
             else:
                 logits = ahead(rows, bias)
             torch.log_softmax(logits, dim=1, dtype=log_probs.dtype, out=log_probs)
-            counts = None if counted is None else counted[start : start + ROWS].repeat(num_passes)
+            counts = None if counted is None else counted[start : start + at_once].repeat(num_passes)
             places = answers.repeat(num_passes).unsqueeze(1)
             nll -= _total(log_probs.gather(1, places).squeeze(1), counts)
             if label_smoothing:
@@ -156,7 +163,7 @@ class _LinearLoss(torch.autograd.Function):
             grad_bias += _total(slope, counts)
             slope = slope.to(dtype)
             grad_rows = torch.mm(slope, weight) if back is None else back(slope, None)
-            grad_features[:, start : start + ROWS] = grad_rows.unflatten(0, (num_passes, -1))
+            grad_features[:, start : start + at_once] = grad_rows.unflatten(0, (num_passes, -1))
             if narrow:
                 grad_weight += slope.t() @ rows.to(dtype)
             else:
