@@ -142,6 +142,22 @@ def gpu(max_tokens: int) -> str:
     return aligned(lines)
 
 
+def gpu_decoding() -> str:
+    record = load("gpu")
+    return f"{beside_toolkits(record['decoding'])}\n\n{record['decoding_note']} Commit `{record['commit']}`."
+
+
+def gpu_narrow() -> str:
+    """Sentences a second of a model in several types of numbers."""
+    rows = load("gpu")["narrow"]
+    return aligned(
+        [
+            [*rows[0]],
+            *([f"{each:,}" if isinstance(each, int) else each for each in row.values()] for row in rows),
+        ]
+    )
+
+
 def alignment() -> str:
     record = load("earlier")["alignment"]
     columns = list(record["rows"][0])
@@ -288,6 +304,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "gpu_4096": lambda: gpu(4096),
     "gpu_16384": lambda: gpu(16384),
     "gpu_beside": lambda: toolkits(load("gpu"), "beside"),
+    "gpu_decoding": gpu_decoding,
+    "gpu_narrow": gpu_narrow,
     "alignment": alignment,
     "reproduction": reproduction,
     "documents": lambda: documents("documents", "exact_match"),
