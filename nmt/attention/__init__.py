@@ -17,7 +17,6 @@ from nmt.attention.additive import (
 )
 from nmt.attention.base import Attended, Attention, no_attention
 from nmt.attention.hierarchical import HierarchicalAttention, SentenceAttention
-from nmt.attention.holding import holding
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.multiplicative import (
     DotAttention,
@@ -25,6 +24,7 @@ from nmt.attention.multiplicative import (
     ScaledDotAttention,
     ScaledGeneralAttention,
 )
+from nmt.attention.override import Override, fixed_rows, overriding
 from nmt.attention.positional import (
     LocalAttention,
     LocationAttention,

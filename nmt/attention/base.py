@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt import kernels
-from nmt.attention.holding import held
+from nmt.attention.override import Override
 from nmt.settings import Positive
 
 Normalizer = Callable[[Tensor, Tensor], Tensor]  # scores [..., S], mask: weights [..., S]
@@ -38,6 +38,7 @@ class Attention(nn.Module, ABC):
     must_step = False  # whether a step's scores depend on the weights of the steps before
     # Whether it is a score of a query and a state alone, so that others can build on it
     is_content_score = True
+    override: Override | None = None  # set on an instance by `nmt.attention.overriding`
     needs_documents = False  # whether it reads the sentences of a document, of encoder=hierarchical
 
     def __init__(
@@ -78,11 +79,14 @@ class Attention(nn.Module, ABC):
     ) -> Tensor:
         """Weights over the last dimension of scores [..., T, S] under mask; the only place where scores are masked.
 
-        They are multiplied by `factor` [..., T, S]. The weights of target positions [..., T] that are held are those
-        that were given (`nmt.attention.holding`).
+        They are multiplied by `factor` [..., T, S]. `override` may replace those of target positions [..., T].
         """
         weights = self.normalizer(scores if self.temperature == 1.0 else scores / self.temperature, mask)
-        return held(self, weights if factor is None else weights * factor.to(weights.dtype), positions)
+        return self.overridden(weights if factor is None else weights * factor.to(weights.dtype), positions)
+
+    def overridden(self, weights: Tensor, positions: Tensor | None) -> Tensor:
+        """`weights` [..., T, S], replaced by `override` if it is set and positions [..., T] are known."""
+        return weights if self.override is None or positions is None else self.override(weights, positions)
 
     def average(self, weights: Tensor, values: Tensor) -> Tensor:
         """`sum_j weights_tj values_j`, for weights [..., T, S] and values [..., S, M]: the one reader of weights."""

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from nmt.attention.base import Attended, Attention, content_score
-from nmt.attention.holding import held, is_held
 
 
 class DocumentKeys(NamedTuple):
@@ -80,7 +79,7 @@ class HierarchicalAttention(_DocumentAttention):
         positions: Tensor,
         past: Tensor | None,
     ) -> Attended:
-        weights = held(self, self.weights(query, keys) * mask.unsqueeze(1), positions)
+        weights = self.overridden(self.weights(query, keys) * mask.unsqueeze(1), positions)
         return Attended(self.average(weights, values), weights, None, past)
 
 
@@ -116,8 +115,8 @@ class SentenceAttention(_DocumentAttention):
         of_words = joint.gather(
             2, document.slots.unsqueeze(1).expand(-1, joint.size(1), -1)
         ) * mask.unsqueeze(1)
-        if is_held(self):  # a held word is its sentence
-            of_words = held(self, of_words, positions)
+        if self.override is not None:  # a word stands for its sentence
+            of_words = self.override(of_words, positions)
             number = (document.slots // document.places.size(2)).unsqueeze(1).expand_as(of_words)
             weights = torch.zeros_like(weights).scatter_add(2, number, of_words)
         return Attended(self.average(weights, document.states), of_words, None, past)

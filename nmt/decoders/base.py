@@ -52,7 +52,7 @@ class Decoder(nn.Module, ABC):
     @property
     @abstractmethod
     def cross_attentions(self) -> list[nn.Module]:
-        """The modules that attend to the encoder's states, bottom layer first: `nmt.attention.holding` holds them."""
+        """The modules that attend to the encoder's states, bottom layer first."""
 
     @abstractmethod
     def prepare(self, encoded: Encoded) -> Any:

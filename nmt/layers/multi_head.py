@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt import kernels
-from nmt.attention.holding import held, is_held
 from nmt.attention.masks import causal_mask, masked_softmax
+from nmt.attention.override import Override
 from nmt.layers.dropout import Dropout
 from nmt.layers.initialisation import initialise_linear
 
@@ -75,6 +75,8 @@ class MultiHeadAttention(nn.Module):
     A subclass says where queries, keys and values come from.
     """
 
+    override: Override | None = None  # set on an instance by `nmt.attention.overriding`
+
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__()
         self.num_heads = settings.num_heads
@@ -92,14 +94,15 @@ class MultiHeadAttention(nn.Module):
         positions: Tensor | None = None,
     ) -> Attended:
         """Attend with query [B, K, T, d]: to what is True in mask, which broadcasts to [B, K, T, S]; or to all (None);
-        or, where `causal`, from position t to those up to t. Weights may be held at positions (`nmt.attention`)."""
+        or, where `causal`, from position t to those up to t. `override` may replace the weights of positions [T]."""
         # A fused kernel neither tells its weights nor, on the CPU, drops any.
-        if need_weights or is_held(self) or (self.training and self.dropout.p > 0):
+        if need_weights or self.override is not None or (self.training and self.dropout.p > 0):
             scores = (query * query.size(-1) ** -0.5) @ cache.keys.transpose(-2, -1)  # [B, K, T, S]
             if causal:
                 mask = causal_mask(query.size(2), query.device)
             weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
-            weights = held(self, weights, positions)
+            if self.override is not None and positions is not None:
+                weights = self.override(weights, positions)
             contexts = self.dropout(weights) @ cache.values  # [B, K, T, d]
         else:
             weights = None
@@ -151,7 +154,7 @@ class CrossAttention(MultiHeadAttention):
         sentence, side by side, are then its T, and share its keys without a copy. mask [B, 1, 1, S]."""
         beside = x.view(cross.keys.size(0), -1, x.size(-1))  # [B, T, H]
         query = self.split(self.query_projection(beside))
-        positions = torch.arange(first, first + x.size(1), device=x.device) if is_held(self) else None
+        positions = torch.arange(first, first + x.size(1), device=x.device)
         context, weights = self.attend(
             query, cross, mask=mask, causal=False, need_weights=need_weights, positions=positions
         )
