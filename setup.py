@@ -9,7 +9,6 @@ setup(
         "nmt.configs": ["**/*.yaml"],
         "nmt.commands": ["other_names.txt"],
         "nmt.data.grammar": ["words/*.tsv"],
-        "nmt.demo": ["frame.js"],
-        "nmt.plotting": ["page.css", "page.js"],
+        "nmt": ["page/*"],
     },
 )

@@ -57,7 +57,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
             links += found
             show(cfg, pairs, first, gold, page, save)
     if page is not None:
-        title = f"{Path(cfg.src).name}, aligned by {Path(cfg.run).name}"
+        title = f"{Path(cfg.src).name}, aligned by {run.title}"
         page.write(cfg.page, title=title, languages=run.languages)
     lines = [alignment.format_pharaoh(each) for each in links]
     if cfg.output is not None:

@@ -76,7 +76,7 @@ def translate(cfg: DictConfig) -> None:
             for group in _side_by_side(cfg, run, others, shown, decoding, how):
                 page.add(group)
             page.left_out += left_out
-        page.write(cfg.page, title=f"Translations by {run.directory.name}", languages=run.languages)
+        page.write(cfg.page, title=f"Translations by {run.title}", languages=run.languages)
 
 
 def _writers(cfg: DictConfig, stack: ExitStack) -> Callable[[int, Translation], None]:

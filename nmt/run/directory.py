@@ -114,6 +114,20 @@ class Run(TranslatingModel, AligningModel):
         return "/".join(self.directory.resolve().parts[-2:])
 
     @property
+    def kind(self) -> str:
+        """Its attention, or its model if that has no choice of one, for a person: `bahdanau attention`."""
+        choices = self.config.get("choices") or {}
+        attention = choices.get("attention")
+        if attention is None:
+            return str(choices.get("model", self.translator.name))
+        return "no attention" if attention == "none" else f"{attention} attention"
+
+    @property
+    def title(self) -> str:
+        """Its kind and languages, for the head of a page: `bahdanau attention, en to vi`."""
+        return ", ".join((self.kind, *([] if self.languages is None else [" to ".join(self.languages)])))
+
+    @property
     def languages(self) -> tuple[str, str] | None:
         """The languages that the run was trained on, source and target; None where it does not say."""
         src, tgt = (OmegaConf.select(self.config, f"data.{key}") for key in ("src_lang", "tgt_lang"))

@@ -145,7 +145,11 @@ class DrawAlignments(Callback):
             pass
         except UserError as error:  # an extra that is damaged does not end a training
             log.warning("%s; it begins anew", error)
-        page = plotting.alignment_page(history.groups(), title="Attention at each validation")
+        page = plotting.alignment_page(
+            history.groups(),
+            title=f"Attention at each validation: {model.translator.name}",
+            note="The reference is forced; below each title stands the greedy translation.",
+        )
         history.save(self.directory, page)
 
     def _show(self, trainer: L.Trainer, figure: Any, kind: str, row: int) -> None:
