@@ -1,6 +1,7 @@
 """Export of a trained run to the formats of other programs: one module per format.
 
-Each module has `write(run, directory)`, which fills an empty directory and returns usage instructions in Markdown, and
+Each module has `write(run, directory)` (`web`: `write(runs, directory)`), which fills an empty directory and returns
+usage instructions in Markdown, and
 `LIBRARY`, the library's name on the Hub or None. `write` raises UserError if the format does not support the model.
 """
 
@@ -10,4 +11,5 @@ NEEDS = {
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "safetensors": ("safetensors",),
     "transformers": ("transformers", "tokenizers"),
+    "web": ("onnx", "onnxscript", "onnxruntime"),
 }

@@ -27,7 +27,7 @@ from nmt.run.translating import MOST_PIECES
 LIBRARY = "onnx"
 SCRIPT = "translate.py"
 TOLERANCE = 1e-4  # largest allowed difference of a logit or state between the graphs and the model
-_DYNAMIC = torch.export.Dim.DYNAMIC
+DYNAMIC = torch.export.Dim.DYNAMIC
 
 
 class Encoder(nn.Module):
@@ -38,7 +38,7 @@ class Encoder(nn.Module):
         self.model = model
 
     def forward(self, src: Tensor) -> list[Tensor]:
-        return _flat(_first(self.model, src))[0]
+        return flat(_first(self.model, src))[0]
 
 
 class Step(nn.Module):
@@ -49,10 +49,10 @@ class Step(nn.Module):
         self.model, self.form = model, form
 
     def forward(self, piece: Tensor, tensors: list[Tensor]) -> list[Tensor]:
-        memory, state = _shaped(tensors, self.form)
+        memory, state = shaped(tensors, self.form)
         step = self.model.step(piece, state, memory, need_weights=self.model.has_attention)
         weights = [] if step.weights is None else [step.weights]
-        return [step.logits, *weights, *_flat(step.state)[0]]
+        return [step.logits, *weights, *flat(step.state)[0]]
 
 
 def write(run: Run, directory: Path) -> str:
@@ -65,9 +65,9 @@ def write(run: Run, directory: Path) -> str:
         raise UserError(
             f"format=onnx: {model.name} reads documents, which has no graph: use format=safetensors"
         )
-    with kernels.using("plain"), torch.no_grad(), _quiet():
-        _write_graphs(model, directory)
-        _check(model, directory)
+    with kernels.using("plain"), torch.no_grad(), quiet():
+        write_graphs(model, directory, Step)
+        check(model, directory)
     tokenizer.save(directory)
     config = {
         **{name: getattr(tokenizer, name) for name in ("joint", "lowercase", "pad_id", "bos_id", "eos_id")},
@@ -81,7 +81,13 @@ def write(run: Run, directory: Path) -> str:
     return _usage(run)
 
 
-def _write_graphs(model: Translator, directory: Path) -> None:
+def write_graphs(
+    model: Translator,
+    directory: Path,
+    step: type[nn.Module],
+    more: dict[str, tuple[Tensor, dict]] | None = None,
+) -> None:
+    """Write encoder.onnx, and step.onnx of the module `step`; `more` inputs of it by name: an example, its shape."""
     encoder: Any = model.encoder
     (tensors, form), (others, _) = (
         _after_steps(model, batch=batch, length=length, steps=steps)
@@ -89,11 +95,11 @@ def _write_graphs(model: Translator, directory: Path) -> None:
     )
     # A dimension that differs between two input sizes is dynamic
     shapes = [
-        {n: _DYNAMIC for n in range(one.dim()) if one.size(n) != other.size(n)}
+        {n: DYNAMIC for n in range(one.dim()) if one.size(n) != other.size(n)}
         for one, other in zip(tensors, others, strict=True)
     ]
     src = _source(model, 2, 5)
-    num_memory = len(_flat(_first(model, src)[0])[0])
+    num_memory = len(flat(_first(model, src)[0])[0])
     names = [f"memory_{n}" for n in range(num_memory)]
     names += [f"state_{n}" for n in range(len(tensors) - num_memory)]
     new = [
@@ -102,9 +108,16 @@ def _write_graphs(model: Translator, directory: Path) -> None:
         *[f"new_{name}" for name in names[num_memory:]],
     ]
     with _scanned(encoder):
-        _save(Encoder(model), (src,), ({0: _DYNAMIC, 1: _DYNAMIC},), ["src"], names, directory)
-    inputs = (torch.tensor([model.bos_id] * 2), tensors)
-    _save(Step(model, form), inputs, ({0: _DYNAMIC}, shapes), ["piece", *names], new, directory)
+        _save(Encoder(model), (src,), ({0: DYNAMIC, 1: DYNAMIC},), ["src"], names, directory / "encoder.onnx")
+    examples, their_shapes = zip(*more.values(), strict=True) if more else ((), ())
+    _save(
+        step(model, form),
+        (torch.tensor([model.bos_id] * 2), tensors, *examples),
+        ({0: DYNAMIC}, shapes, *their_shapes),
+        ["piece", *names, *(more or ())],
+        new,
+        directory / "step.onnx",
+    )
 
 
 def _usage(run: Run) -> str:
@@ -134,13 +147,13 @@ translates each line by greedy search. `{SCRIPT}` is short and shows how to use 
 _Form = tuple[Any, list[bool]]
 
 
-def _flat(tree: Any) -> tuple[list[Tensor], _Form]:
-    """The tensors of a plain container, and the form that `_shaped` rebuilds it from."""
+def flat(tree: Any) -> tuple[list[Tensor], _Form]:
+    """The tensors of a plain container, and the form that `shaped` rebuilds it from."""
     leaves, form = pytree.tree_flatten(tree)
     return [each for each in leaves if each is not None], (form, [each is not None for each in leaves])
 
 
-def _shaped(tensors: list[Tensor], form: _Form) -> Any:
+def shaped(tensors: list[Tensor], form: _Form) -> Any:
     left = iter(tensors)
     return pytree.tree_unflatten([next(left) if there else None for there in form[1]], form[0])
 
@@ -167,14 +180,13 @@ def _after_steps(model: Translator, *, batch: int, length: int, steps: int) -> t
     memory, state = _first(model, _source(model, batch, length))
     for _ in range(steps):
         state = model.step(torch.tensor([model.bos_id] * batch), state, memory).state
-    tensors, form = _flat((memory, state))
+    tensors, form = flat((memory, state))
     return [each.contiguous() for each in tensors], form
 
 
 def _save(
-    module: nn.Module, inputs: tuple, shapes: tuple, input_names: list[str], names: list[str], directory: Path
+    module: nn.Module, inputs: tuple, shapes: tuple, input_names: list[str], names: list[str], file: Path
 ) -> None:
-    file = directory / f"{type(module).__name__.lower()}.onnx"
     try:
         program = torch.export.export(module.eval(), inputs, dynamic_shapes=shapes)
         made = torch.onnx.export(
@@ -187,27 +199,35 @@ def _save(
     made.save(file)
 
 
-def _check(model: Translator, directory: Path) -> None:
-    """Raise UserError unless graphs and model agree, for sizes other than those of the trace."""
+def check(model: Translator, directory: Path) -> None:
+    """Raise UserError unless graphs and model agree, for sizes other than those of the trace.
+
+    A step that can be overridden is checked without that, and not its weights of each layer.
+    """
     encoder, step = (onnxruntime.InferenceSession(directory / f"{name}.onnx") for name in ("encoder", "step"))
-    wanted = [each.name for each in step.get_inputs()]
+    inputs = [each.name for each in step.get_inputs()]
     names = [each.name.removeprefix("new_") for each in step.get_outputs()]
+    free = {"held": np.float32, "is_held": np.bool_}
     for batch, length in ((1, 2), (1, 9), (4, 3), (5, 17)):
         src = _source(model, batch, min(length, model.max_length or length))
         memory, state = _first(model, src)
         outputs = [each.name for each in encoder.get_outputs()]
         known = dict(zip(outputs, encoder.run(None, {"src": src.numpy()}), strict=True))
-        worst = _difference(list(known.values()), _flat((memory, state))[0])
+        worst = _difference(list(known.values()), flat((memory, state))[0])
+        layers = len(model.decoder.cross_attentions)  # type: ignore[union-attr, arg-type]
+        sizes = {"held": (batch, layers, src.size(1)), "is_held": (batch, layers)}
+        known |= {name: np.zeros(sizes[name], kind) for name, kind in free.items() if name in inputs}
         for piece in (src % model.output.out_features).unbind(dim=1)[:4]:
             expected = model.step(piece, state, memory, need_weights=model.has_attention)
             state = expected.state
             known["piece"] = piece.numpy()
-            found = step.run(None, {name: known[name] for name in wanted})
-            known |= dict(zip(names, found, strict=True))
-            weights = [] if expected.weights is None else [expected.weights]
-            worst = max(worst, _difference(found, [expected.logits, *weights, *_flat(state)[0]]))
+            known |= dict(zip(names, step.run(None, {name: known[name] for name in inputs}), strict=True))
+            weights = {"weights": expected.weights} if "weights" in names and "held" not in inputs else {}
+            states = [name for name in names if name.startswith("state_")]
+            wanted = {"logits": expected.logits, **weights, **dict(zip(states, flat(state)[0], strict=True))}
+            worst = max(worst, _difference([known[name] for name in wanted], list(wanted.values())))
         if not worst < TOLERANCE:
-            raise UserError(f"format=onnx: the graphs compute something else than the model, by {worst:.1g}")
+            raise UserError(f"the graphs compute something else than the model, by {worst:.1g}")
 
 
 def _difference(found: list[Any], expected: list[Tensor]) -> float:
@@ -246,7 +266,7 @@ class _Position(nn.Module):
 
 def _scan(layer: Any) -> Any:
     sizes = [layer.input_size, *[layer.hidden_size] * layer.num_states]
-    batch = [{0: _DYNAMIC} for _ in sizes]
+    batch = [{0: DYNAMIC} for _ in sizes]
     shapes = (batch[0], tuple(batch[1:]))
     inputs = tuple(torch.zeros(2, size) for size in sizes)
     position = torch.export.export(_Position(layer), inputs, dynamic_shapes=shapes)
@@ -268,7 +288,7 @@ def _scan(layer: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence the prints, logs and warnings of tracing."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
