@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH = torch==2.13.0
 
-.PHONY: train test test-slow test-avx2 test-avx512 lint check audit lock docs notebooks reference pictures format mechanisms reproduction speedrun tensorboard demo setup clean
+.PHONY: train test test-slow test-avx2 test-avx512 lint check audit lock docs notebooks reference pictures format mechanisms reproduction speedrun tensorboard demo web setup clean
 
 train: setup            ## the main job: train on the built-in corpus and score its test set
 	$(BIN)/python scripts/train.py $(ARGS)
@@ -28,12 +28,13 @@ test-avx512: export ONEDNN_MAX_CPU_ISA = AVX512_CORE
 test-avx512: setup      ## those that depend on it as a CPU with AVX-512, without VNNI or BF16, runs them
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(BY_PROCESSOR) $(ARGS)
 
-lint: setup             ## format, lint, types, imports, dependencies
+lint: setup             ## format, lint, types, imports, dependencies; with Node.js the page's scripts too
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	if command -v npx > /dev/null; then npx --yes @biomejs/biome@2.6.8 check --error-on-warnings; fi
 
 check: lint             ## all that CI checks, but for the other processors
 	$(BIN)/python -m pytest -n 2
@@ -87,6 +88,13 @@ speedrun: setup         ## Multi30k to 36.0 BLEU beside a plain PyTorch loop, th
 
 demo: setup             ## play with the newest finished run in a browser: http://localhost:7860
 	$(BIN)/python scripts/demo.py $(ARGS)
+
+# Small models, so that a browser soon has them all.
+web: setup              ## a page of four small models for any file server, in docs/site/page: make web ARGS=runtime=FOLDER
+	rm -rf logs/web docs/site
+	for name in none bahdanau luong_general; do 		$(BIN)/python scripts/train.py attention=$$name model.size=96 run_dir=logs/web/$$name || exit 1; done
+	$(BIN)/python scripts/train.py model=transformer model.size=96 run_dir=logs/web/transformer
+	$(BIN)/python scripts/export.py "run=[logs/web/none,logs/web/bahdanau,logs/web/luong_general,logs/web/transformer]" 		format=web output=docs/site/page $(ARGS)
 
 tensorboard: setup      ## watch the runs on http://localhost:6006
 	$(BIN)/tensorboard --logdir logs --samples_per_plugin images=200

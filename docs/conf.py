@@ -1,6 +1,7 @@
 """Settings of the documentation: Sphinx reads Markdown and the chapters' notebooks, and writes pages."""
 
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 project = "nmt"
 author = "the maintainers of nmt"
@@ -31,6 +32,9 @@ autodoc_preserve_defaults = True
 html_theme = "furo"
 html_title = "nmt"
 html_static_path: list[str] = []
+html_extra_path = (
+    ["site"] if Path(__file__).with_name("site").exists() else []
+)  # of `make web`: the folder page
 html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
 html_show_sourcelink = False

@@ -3,13 +3,15 @@
 They are drawn from a run of the default settings and from one of experiment=document_classification.
 
 Plots of results are drawn from the records in `docs/results/`. Those of the playground need
-the extra `demo`, playwright, and a Chromium on the path.
+the extra `demo`, playwright, a Chromium on the path, and a network.
 """
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import records
 from nmt import Run, plotting
@@ -55,29 +57,24 @@ def photograph_playground(run_dir: Path) -> None:
     """Pictures of a word's alternatives, and of a validation early in training."""
     from playwright.sync_api import sync_playwright
 
-    from nmt.demo.app import build_app, launch
-    from nmt.demo.session import Explorer
-
-    app = build_app([Explorer(Run.load(run_dir, device="cpu"))])
-    launch(app, host="127.0.0.1", port=PORT, share=False, wait=False)
-    with sync_playwright() as driver:
+    command = [sys.executable, "-m", "nmt.commands", "demo", f"run={run_dir}", f"port={PORT}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as driver:
+        assert server.stdout is not None
+        next(line for line in server.stdout if "the playground is at" in line)
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1000, "height": 1240})
-        page.goto(f"http://127.0.0.1:{PORT}")
-        page.fill("#line textarea", SHORT_SENTENCE)
-        page.click("#go")
-        words = page.frame_locator("#view iframe").locator(".target .word")
-        words.nth(2).click()
-        page.locator("#sources label").first.wait_for()
-        page.locator("#sources label").nth(3).click()
+        page.goto(f"http://127.0.0.1:{PORT}/#text={quote(SHORT_SENTENCE)}")
+        page.locator("#view .target .word").nth(2).click(timeout=60_000)
+        page.locator("#sources input").nth(3).check()
         _photograph(page, "playground.png")
         page.set_viewport_size({"width": 1000, "height": 660})
-        page.get_by_role("tab", name="Over time").click()
-        slider = page.frame_locator("#history iframe").locator("input").first
+        page.locator("summary", has_text="during training").click()
+        slider = page.locator("#history input").first
         slider.fill(str(int(slider.get_attribute("max") or 0) // 3))
+        slider.scroll_into_view_if_needed()
         _photograph(page, "over_time.png")
         browser.close()
-    app.close()
+        server.terminate()
 
 
 def _photograph(page: Any, name: str) -> None:

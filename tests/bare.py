@@ -97,7 +97,8 @@ def main() -> None:
         script = Path(__file__).resolve().parents[1] / "scripts" / f"{name}.py"
         sys.argv = [str(script), *arguments]
         if name == "demo":  # it would not end
-            import nmt.demo.app  # noqa: F401
+            import nmt.commands.demo
+            import nmt.export.web  # noqa: F401
         elif name != "--":
             runpy.run_path(str(script), run_name="__main__")
 

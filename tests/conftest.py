@@ -1,7 +1,12 @@
 """Every test starts from the same seed, on one thread: many small tensors gain nothing from more."""
 
 import os
-from collections.abc import Iterator
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
 
 import hydra
 import pytest
@@ -33,3 +38,52 @@ def compose_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hydra, "compose", by_choices)
         yield
+
+
+@pytest.fixture(scope="session")
+def opened() -> Iterator[Callable[..., AbstractContextManager[Any]]]:
+    """A function that opens an address in a browser, in a block; an error of a script there fails the test."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[dev]'")
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome on the path")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+
+        @contextmanager
+        def open_page(address: str, **options: Any) -> Iterator[Any]:
+            page, errors = chromium.new_page(viewport={"width": 1280, "height": 1000}, **options), []
+            page.on("pageerror", lambda error: errors.append(error))
+            page.goto(address)
+            yield page
+            page.close()
+            assert not errors
+
+        yield open_page
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory) -> Path:
+    """The folder dist of onnxruntime-web: that of NMT_ONNXRUNTIME_WEB, else installed by npm."""
+    from nmt.export.web import VERSION
+
+    if given := os.environ.get("NMT_ONNXRUNTIME_WEB"):
+        return Path(given)
+    if (npm := shutil.which("npm")) is None:
+        pytest.skip("no npm, and no NMT_ONNXRUNTIME_WEB=FOLDER of onnxruntime-web's files")
+    there = tmp_path_factory.mktemp("npm")
+    command = [
+        npm,
+        "install",
+        "--ignore-scripts",
+        "--no-audit",
+        "--prefix",
+        there,
+        f"onnxruntime-web@{VERSION}",
+    ]
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+    except subprocess.SubprocessError:
+        pytest.skip(f"npm cannot install onnxruntime-web@{VERSION}")
+    return there / "node_modules/onnxruntime-web/dist"

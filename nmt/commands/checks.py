@@ -22,7 +22,7 @@ from nmt.commands.suggesting import settings_of, suggest
 from nmt.comparison.runs import read_runs
 from nmt.errors import UserError, install
 from nmt.export import NEEDS
-from nmt.run.files import check_folders, check_run, load_config, newest_run, stored_settings
+from nmt.run.files import check_folders, check_run, load_config, stored_settings
 from nmt.settings import key_of
 
 OF_OTHER_MEASUREMENTS = (
@@ -243,11 +243,13 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError without gradio, and for a run that is not there."""
-    if find_spec("gradio") is None:
-        raise UserError(f"the demo needs gradio: {install('demo')}")
+    """Raise UserError without what the page is made with, and for a run that is not there."""
+    from nmt.commands.demo import newest_or_small_run
+
+    _check_packages("the demo", "web", "demo")
+    _check_inputs(cfg.runtime)
     if cfg.run is None:
-        cfg.run = str(newest_run(Path("logs")))
+        cfg.run = str(newest_or_small_run(Path("logs")))
     check_run(cfg)
     take_stored(cfg, "decoding", overrides)
 
@@ -255,13 +257,16 @@ def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
 def export(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError without what a format needs, for a folder that has something in it, without a token to push
     with, and for a run that is not there."""
-    missing = [name for name in NEEDS[cfg.format] if find_spec(name) is None]
-    if missing:
-        raise UserError(f"format={cfg.format} needs {', '.join(missing)}: {install('export')}")
+    _check_packages(f"format={cfg.format}", cfg.format, "export")
     if cfg.quantization is not None and cfg.format != "ctranslate2":
         raise UserError(
             f"quantization={cfg.quantization} has no effect with format={cfg.format}: leave it out"
         )
+    if cfg.runtime is not None and cfg.format != "web":
+        raise UserError(f"runtime={cfg.runtime} has no effect with format={cfg.format}: leave it out")
+    if not isinstance(cfg.run, str) and cfg.format != "web":
+        raise UserError(f"format={cfg.format} takes one run=RUN_DIR: several are for format=web")
+    _check_inputs(cfg.runtime)
     check_folders(cfg, folders=["output"])
     if Path(cfg.output).resolve() == Path.cwd():  # it is put in the place of an empty folder
         raise UserError(f"output={cfg.output} is the folder you are in: give a new folder")
@@ -272,6 +277,12 @@ def export(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
         hub.check(cfg.push)
     check_run(cfg)
+
+
+def _check_packages(subject: str, format: str, extra: str) -> None:
+    missing = [name for name in NEEDS[format] if find_spec(name) is None]
+    if missing:
+        raise UserError(f"{subject} needs {', '.join(missing)}: {install(extra)}")
 
 
 def _check_inputs(*files: str | None) -> None:

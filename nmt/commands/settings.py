@@ -218,17 +218,21 @@ class Compare(TypedDict, total=False):
     trusted: list[str]
 
 
-class Demo(OfARun, total=False):
+class Demo(TypedDict, total=False):
     run: Text | Texts | None
     host: Text
     port: Annotated[int, Field(ge=1, le=65535)]
-    share: bool
+    runtime: Text | None
+    checkpoint: Text
+    average: Count | None
+    trusted: list[str]
 
 
 class Export(TypedDict, total=False):
-    run: Text
-    format: Literal["ctranslate2", "transformers", "onnx", "safetensors"]
+    run: Text | Texts
+    format: Literal["ctranslate2", "transformers", "onnx", "safetensors", "web"]
     output: Text
+    runtime: Text | None
     quantization: Literal["int8", "int16", "float16", "bfloat16"] | None
     license: Text
     push: Annotated[str, _like(r"^[\w.-]+/[\w.-]+$", "give USER/NAME of the Hub")] | None
