@@ -17,8 +17,8 @@ import yaml
 import records
 from nmt.commands.composing import CONFIGS
 from nmt.commands.reference import files_of, read_settings, say_value, types_of_choice, types_of_command
-from nmt.commands.settings import OF_COMMANDS
-from nmt.settings import GROUPS
+from nmt.config.commands import OF_COMMANDS
+from nmt.config.types import GROUPS
 
 DOCS = Path(__file__).parent
 SAID = "<!-- Written by docs/generate.py: change what it reads, then run `make reference`. -->\n"

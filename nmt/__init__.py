@@ -7,14 +7,14 @@ V vocabulary, E embedding, H hidden size, M width of the encoder's states. Masks
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.run.directory import Run
+    from nmt.run.run import Run
 
 __all__ = ["Run"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Run":  # imported when asked for: models and attention need neither Hydra nor datasets
-        from nmt.run.directory import Run
+        from nmt.run.run import Run
 
         return Run
     raise AttributeError(f"module 'nmt' has no attribute '{name}'")

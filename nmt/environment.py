@@ -9,7 +9,7 @@ _RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in Ligh
 _NUMBERS = (*_RANKS, "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS")
 
 
-def check() -> None:
+def check_variables() -> None:
     """Raise UserError for a variable that is no whole number, or for a rank beyond the number of processes."""
     for name in (*_NUMBERS, "SACREBLEU_SEED"):
         value = os.environ.get(name, "0")
@@ -23,6 +23,6 @@ def check() -> None:
         )
 
 
-def rank() -> int:
+def launch_rank() -> int:
     """This process' rank by the environment of whoever launched it; 0 where it is alone."""
     return next((int(os.environ[name]) for name in _RANKS if name in os.environ), 0)

@@ -21,8 +21,8 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 from sacrebleu.utils import SACREBLEU_DIR
 
+from nmt.config.types import Count, NonNegative
 from nmt.errors import UserError, check_lines, install
-from nmt.settings import Count, NonNegative
 
 References = Sequence[str] | Sequence[Sequence[str]]  # one for each hypothesis, or several sets of them
 

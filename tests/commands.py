@@ -21,10 +21,10 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from nmt.commands import checks, entry
+from nmt.commands import early_checks, entry
 from nmt.commands.arguments import prepare
-from nmt.commands.settings import settle
-from nmt.settings import key_of
+from nmt.config.commands import settle
+from nmt.config.types import key_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs"
@@ -118,8 +118,8 @@ def run_composed(name: str, *overrides: str, **where: Any) -> Ended:
             given = prepare(last_of_each(overrides), name)
             cfg = compose(name, *given, *(["name=composed"] if name == "train" else []))
             settle(cfg, name)
-            checks.check_additions(cfg, name, given)
-            getattr(checks, name)(cfg, given)
+            early_checks.check_additions(cfg, name, given)
+            getattr(early_checks, name)(cfg, given)
             importlib.import_module(f"nmt.commands.{name}").main(cfg)
 
     return _ended(task, name, overrides, **where)

@@ -33,8 +33,8 @@ from nmt import Run, plotting
 from nmt.data.cache import cached_dataset, cached_tokenizer
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.run.files import load_config
 from nmt.run.history import FILE, History
+from nmt.run.paths import load_config
 from nmt.training.resume import load_checkpoint
 
 CASE_SECONDS = 20

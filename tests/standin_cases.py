@@ -13,11 +13,11 @@ import torch
 
 from nmt import Run
 from nmt.benchmark import TrainingStep
+from nmt.config.build import build
 from nmt.data.batching import Batch, collate
 from nmt.decoding.forced import force_decode
 from nmt.layers.dropout import Dropout
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run.building import build
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
 from nmt.training.train import resume_run

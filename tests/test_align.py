@@ -17,15 +17,15 @@ from omegaconf import OmegaConf
 from nmt import alignment, metrics, plotting
 from nmt.analysis import head_importance
 from nmt.commands import align as align_command
-from nmt.commands import checks
+from nmt.commands import early_checks
 from nmt.commands import translate as translate_command
 from nmt.commands.arguments import quoted
-from nmt.commands.settings import settle, text_settings
+from nmt.config.commands import settle, text_settings
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
-from nmt.run.building import build_translator
-from nmt.run.directory import Run
+from nmt.run.model import build_translator
+from nmt.run.run import Run
 from nmt.run.translating import split_sentences
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,7 +98,7 @@ def align(**settings):
     overrides = [quoted(f"{key}={value}", text_settings("align")) for key, value in settings.items()]
     cfg = compose("align", *overrides)
     settle(cfg, "align")
-    checks.align(cfg, overrides)
+    early_checks.align(cfg, overrides)
     return align_command.align(cfg)
 
 
@@ -106,7 +106,7 @@ def translate(**settings):
     overrides = [quoted(f"{key}={value}", text_settings("translate")) for key, value in settings.items()]
     cfg = compose("translate", *overrides)
     settle(cfg, "translate")
-    checks.translate(cfg, overrides)
+    early_checks.translate(cfg, overrides)
     translate_command.translate(cfg)
 
 

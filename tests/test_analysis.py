@@ -22,7 +22,7 @@ from nmt.analysis.words import _BYTES
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.models import EncoderDecoder
-from nmt.run.building import build_translator
+from nmt.run.model import build_translator
 from tests.commands import compose
 
 LINES = [

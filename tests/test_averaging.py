@@ -18,10 +18,10 @@ from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.aligning import AligningModel
 from nmt.run.checkpoints import is_kept, kept_file, kept_files
-from nmt.run.directory import Run, open_run
+from nmt.run.run import Run, open_run
 from nmt.training import resume
-from nmt.training.callbacks import ExponentialMovingAverage, scores
-from nmt.training.callbacks.averaging import decay_after, update
+from nmt.training.callbacks import ExponentialMovingAverage, validation_scores
+from nmt.training.callbacks.ema import decay_after, update
 from nmt.training.module import TranslationModule
 from tests import test_ddp
 from tests.commands import call
@@ -161,7 +161,7 @@ def record(file: Path) -> Callable[[], None]:
         before(TranslationModule, "on_train_start", remember, lambda self: self)
         before(TranslationModule, "on_train_batch_end", note_step, lambda self, *_: self)
         before(TranslationModule, "validation_step", note_use, lambda self, *_: self)
-        before(scores, "greedy_search", note_use, lambda *_: module[0])
+        before(validation_scores, "greedy_search", note_use, lambda *_: module[0])
         before(AligningModel, "attentions", note_use, lambda *_: module[0])
         before(
             TranslationModule,

@@ -21,11 +21,11 @@ from nmt import benchmark, kernels
 from nmt.benchmark import Product, TrainingStep, corpora, steps, subjects
 from nmt.benchmark.corpora import Start
 from nmt.commands import benchmark as command
-from nmt.commands import checks, growth, speedrun, starts
-from nmt.commands.settings import settle
+from nmt.commands import early_checks, growth, speedrun, starts
+from nmt.config.build import build
+from nmt.config.commands import settle
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
-from nmt.run.building import build
 from nmt.training.module import TranslationModule
 from nmt.training.schedules import constant
 
@@ -494,7 +494,7 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
         with pytest.raises(UserError, match=message):  # noqa: PT012
             settle(cfg, "benchmark")
-            checks.benchmark(cfg, overrides)
+            early_checks.benchmark(cfg, overrides)
             command.benchmark(cfg, overrides)
 
 

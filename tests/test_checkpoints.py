@@ -14,10 +14,10 @@ from lightning.pytorch.loggers import CSVLogger
 from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
+from nmt.config.build import build
 from nmt.errors import UserError
-from nmt.run.building import build
 from nmt.training.callbacks import Checkpoints
-from nmt.training.callbacks.checkpoints import check_plain
+from nmt.training.callbacks.saving import check_plain
 from nmt.training.callbacks.summary import why_ended
 from tests.test_module import make_module
 

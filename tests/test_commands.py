@@ -25,9 +25,9 @@ from nmt.commands.entry import COMMANDS
 from nmt.decoding import DecodingSettings
 from nmt.lines import decoded
 from nmt.run import provenance
-from nmt.run.directory import Run
-from nmt.run.files import checkpoint_file
+from nmt.run.paths import checkpoint_file
 from nmt.run.provenance import commit
+from nmt.run.run import Run
 from tests.commands import ROOT, call_unread, refused, run, run_composed, unread
 
 SMALL = [

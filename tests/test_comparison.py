@@ -17,9 +17,8 @@ import yaml
 from sacrebleu.metrics import BLEU
 
 from nmt import metrics, plotting
-from nmt.commands import checks
 from nmt.commands import compare as compare_command
-from nmt.commands.settings import settle
+from nmt.commands import early_checks
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import (
     group_runs,
@@ -28,8 +27,9 @@ from nmt.comparison.runs import (
     label_systems,
     read_run,
 )
+from nmt.config.commands import settle
 from nmt.errors import UserError
-from nmt.run.files import find_runs
+from nmt.run.paths import find_runs
 from tests.commands import run, unread
 from tests.test_metrics import score
 
@@ -119,7 +119,7 @@ def compare(*overrides: str) -> dict:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("compare", overrides=[*FAST, *overrides])
     settle(cfg, "compare")
-    checks.compare(cfg, overrides)
+    early_checks.compare(cfg, overrides)
     return compare_command.compare(cfg)
 
 

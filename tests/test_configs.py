@@ -13,11 +13,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
-from nmt.commands import checks
+from nmt.commands import early_checks
 from nmt.commands.arguments import quoted
-from nmt.commands.settings import settle, text_settings
+from nmt.config.build import check
+from nmt.config.commands import settle, text_settings
 from nmt.errors import UserError
-from nmt.run.building import build_translator, check
+from nmt.run.model import build_translator
 from nmt.training.checks import check_stream
 from nmt.training.losses import cross_entropy
 from nmt.training.train import _choices
@@ -112,13 +113,13 @@ def test_a_choice_that_could_not_take_effect_does_not_compose(overrides):
 )
 def test_what_could_not_take_effect_is_refused(overrides):
     with pytest.raises(UserError, match=r"= has no effect with.*: leave it out"):
-        checks.train(compose(*overrides), overrides)
+        early_checks.train(compose(*overrides), overrides)
 
 
 def test_a_missing_tokenizer_model_is_refused_with_the_other_settings():
     overrides = ["data.tokenizer.model=missing.model"]
     with pytest.raises(UserError, match=r"^missing\.model: no such file"):
-        checks.train(compose(*overrides), overrides)
+        early_checks.train(compose(*overrides), overrides)
 
 
 def test_a_stream_of_pairs_that_fill_a_batch_each_is_not_dealt_to_two_processes():
@@ -393,7 +394,7 @@ def test_null_and_words_are_values_where_they_mean_something(overrides):
 )
 def test_a_setting_that_nothing_reads_is_refused(name, overrides, message):
     with pytest.raises(UserError, match=message):
-        checks.check_additions(compose(*overrides, name=name), name, overrides)
+        early_checks.check_additions(compose(*overrides, name=name), name, overrides)
 
 
 def test_settings_of_what_is_built_and_known_ones_may_be_added():
@@ -403,7 +404,7 @@ def test_settings_of_what_is_built_and_known_ones_may_be_added():
         "+callbacks.mine._target_=my.Class",
         "callbacks.score=null",
     ]
-    checks.check_additions(compose(*overrides), "train", overrides)
+    early_checks.check_additions(compose(*overrides), "train", overrides)
 
 
 @pytest.mark.parametrize("language", ["nan", "no", "off", "on", "yes", "true", "1e3", "007"])

@@ -22,10 +22,10 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from nmt.data import corpus
-from nmt.data import rows as row_reading
+from nmt.data import formats as row_reading
 from nmt.data.cache import cached_dataset
 from nmt.data.corpus import read_files, read_hub
-from nmt.data.pairs import RATIO_FLOOR, filter_pairs
+from nmt.data.encoding import RATIO_FLOOR, filter_pairs
 from nmt.errors import UserError
 
 TABLES = ("datasets", "pandas", "pyarrow")

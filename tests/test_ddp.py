@@ -20,8 +20,8 @@ import lightning as L
 import pytest
 import torch
 
-from nmt import ranks
-from nmt.commands.starting import agree_on, started
+from nmt import distributed
+from nmt.commands.run_names import agree_on, started
 from nmt.data import grammar
 from nmt.data.batching import TokenBatchSampler
 from nmt.errors import UserError
@@ -129,7 +129,7 @@ def note_rows(directory: Path) -> None:
     step = TranslationModule.training_step
 
     def noted(self: Any, batch: Any, batch_index: int) -> Any:
-        with (directory / f"rows_{ranks.rank()}").open("a") as file:
+        with (directory / f"rows_{distributed.rank()}").open("a") as file:
             print(json.dumps([self.trainer.current_epoch, batch.indices.tolist()]), file=file)
         return step(self, batch, batch_index)
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from nmt import decoding
+from nmt.config.build import build
 from nmt.decoding import (
     COVERAGE_FLOOR,
     Hypothesis,
@@ -26,7 +27,6 @@ from nmt.decoding import (
     length_penalty,
 )
 from nmt.models.base import Forward, Step, Translator
-from nmt.run.building import build
 from tests.searches import beam_search, greedy_search, sample, search
 
 PAD, BOS, EOS = 0, 1, 2

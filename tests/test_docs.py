@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from nmt.attention.masks import masked_softmax
-from nmt.commands import starting
+from nmt.commands import run_names
 from tests.commands import CONFIGS, ROOT, run
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -201,7 +201,7 @@ def test_every_command_of_a_page_runs(page, folder, monkeypatch):
         name, words = parts(line)
         # Each command is a process of its own for its reader, and two may be over within one second.
         start = began + timedelta(seconds=number), None
-        monkeypatch.setattr(starting, "_start", lambda _, start=start: start)
+        monkeypatch.setattr(run_names, "_start", lambda _, start=start: start)
         said = line.partition("|")[0].removeprefix("echo").strip().strip('"') if "| python" in line else ""
         ended = run(name, *shortened(line, name, words), cwd=folder, stdin=f"{said}\n".encode())
         assert ended.status == 0, (line, ended.err)

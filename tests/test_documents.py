@@ -22,7 +22,7 @@ from nmt.encoders import HierarchicalEncoder, RecurrentEncoder
 from nmt.errors import UserError
 from nmt.layers.cells import GRULayer
 from nmt.layers.embedding import Embedding
-from nmt.run.building import build_translator
+from nmt.run.model import build_translator
 from tests.commands import compose
 
 PAD, UNK, BOS, EOS, SEP = range(5)

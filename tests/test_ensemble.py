@@ -13,7 +13,7 @@ from nmt.decoding import Hypothesis, force_decode
 from nmt.models import ensemble
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
-from nmt.run.building import build_translator
+from nmt.run.model import build_translator
 from tests.searches import beam_search, greedy_search, sample
 from tests.test_decoding import BOS, EOS, PAD, SOURCES, Table, assert_same, batch_of
 

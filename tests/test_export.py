@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt import Run
-from nmt.commands import checks
+from nmt.commands import early_checks
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
@@ -434,7 +434,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line_and_leaves_nothing(model
     refused(
         run_composed("export", f"run={recurrent}", "output=.", "format=safetensors"), "the folder you are in"
     )
-    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    monkeypatch.setattr(early_checks, "find_spec", lambda name: None)
     refused(run_composed("export", *command, "format=onnx"), "pip install -e '.[export]'")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.files import json_text, replacing
+from nmt.atomic import json_text, replacing
 from nmt.run.scores import report, write_scores
 
 

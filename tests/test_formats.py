@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nmt.data.corpus import read_files
-from nmt.data.layout import Languages, find, missing
-from nmt.data.rows import read_rows
+from nmt.data.find import Languages, find, missing
+from nmt.data.formats import read_rows
 from nmt.errors import UserError
 from nmt.lines import LONGEST_LINE, read_lines
 
@@ -295,7 +295,7 @@ def test_a_json_array_that_is_cut_off_is_named(tmp_path, cut):
 
 
 def test_a_large_json_array_is_refused_with_the_command_for_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr("nmt.data.rows._LARGEST_ARRAY", 20)
+    monkeypatch.setattr("nmt.data.formats._LARGEST_ARRAY", 20)
     lay(tmp_path, {"train.json.gz": gzip.compress(json.dumps([GOOD]).encode())})
     with pytest.raises(UserError, match=r"more than 256 MiB; .* jq -c '.\[\]' train.json.gz > train.jsonl"):
         read(tmp_path)

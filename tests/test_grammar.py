@@ -23,12 +23,12 @@ from nmt.data.grammar import (
     Pair,
     Phrase,
     clauses,
-    files,
     lexicon,
     predicate,
     questions,
     rule,
     word,
+    write,
 )
 from nmt.data.grammar.nominals import article, count_noun
 from nmt.data.grammar.predicates import verb_with
@@ -421,7 +421,7 @@ def test_files_hold_what_was_generated_and_nothing_else_is_left(splits, tmp_path
 
 def test_files_are_replaced_whole_or_left_alone(splits, tmp_path, monkeypatch):
     (tmp_path / "train.csv").write_text("before", "utf-8")
-    monkeypatch.setattr(files, "format_pharaoh", lambda links: 1 / 0)
+    monkeypatch.setattr(write, "format_pharaoh", lambda links: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         grammar.write_files(tmp_path, splits, format="csv")
     assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from nmt import kernels
 from nmt.data.batching import Batch, of_few_shapes
 from nmt.kernels import loss as kernels_of_loss
-from nmt.layers import multi_head
+from nmt.layers import transformer_attention
 from nmt.layers.cells import GRULayer, LSTMLayer
 from nmt.training.losses import output_loss
 from nmt.training.module import TranslationModule
@@ -188,7 +188,7 @@ def test_attention_is_not_cudnns(chosen, monkeypatch):
     parts = torch.randn(3, 2, 2, 5, 8)
     torch.backends.cuda.enable_cudnn_sdp(chosen)
     try:
-        found = multi_head._fused(*parts.cuda(), None, True)
+        found = transformer_attention._fused(*parts.cuda(), None, True)
         assert torch.backends.cuda.cudnn_sdp_enabled() == chosen
     finally:
         torch.backends.cuda.enable_cudnn_sdp(True)

@@ -23,24 +23,25 @@ from omegaconf import DictConfig, OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt import metrics, plotting
+from nmt.atomic import write_together
 from nmt.commands import entry, terminal
 from nmt.commands.entry import LogFile, errors_in_one_line
+from nmt.config.build import build
 from nmt.data import grammar
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import TranslationDataModule
-from nmt.data.pairs import Rows, count_shared
+from nmt.data.encoding import Rows, count_shared
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError, WriteError
-from nmt.files import write_together
-from nmt.run.building import build, build_translator
 from nmt.run.data import read_splits
-from nmt.run.directory import Run
-from nmt.run.files import claimed, newest_run, write_atomically
+from nmt.run.model import build_translator
+from nmt.run.paths import claimed, newest_run, write_atomically
+from nmt.run.run import Run
 from nmt.run.scores import write_scores
 from nmt.training import resume, scoring
 from nmt.training.callbacks import AtomicCheckpointIO, TensorBoard
-from nmt.training.callbacks.writers import EventFile
+from nmt.training.callbacks.tensorboard import EventFile
 from nmt.training.checks import check_lengths
 from nmt.training.module import TranslationModule
 from nmt.training.scoring import scores_after

@@ -20,8 +20,8 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.kernels import int8, quantise
 from nmt.layers.cells import GRULayer, LSTMLayer
-from nmt.run.building import build_translator
-from nmt.run.directory import Run
+from nmt.run.model import build_translator
+from nmt.run.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ["a small house stands here", "the house", "", "here stands the small house"]

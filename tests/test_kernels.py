@@ -8,7 +8,7 @@ import torch
 
 from nmt import kernels
 from nmt.errors import UserError
-from nmt.kernels import steps
+from nmt.kernels import linear
 from nmt.layers.cells import GRULayer
 from nmt.training.losses import cross_entropy, output_loss, output_r_drop, r_drop
 from tests.test_recurrent import EOS, PAD, build, every_case, sources, targets
@@ -226,7 +226,7 @@ def test_blocks_do_not_share_and_leave_nothing_behind():
 def test_a_block_keeps_nothing_laid_out(monkeypatch):
     """Or each part of a target that is computed again would hold copies of the weights until the last gradient."""
     alive = weakref.WeakSet()
-    lay_out = steps._map
+    lay_out = linear._map
 
     class Laid:
         def __init__(self, *arguments):
@@ -236,18 +236,18 @@ def test_a_block_keeps_nothing_laid_out(monkeypatch):
         def __call__(self, *arguments):
             return self.map(*arguments)
 
-    monkeypatch.setattr(steps, "_map", Laid)
-    linear = kernels.Linear(3, 3)
+    monkeypatch.setattr(linear, "_map", Laid)
+    layer = kernels.Linear(3, 3)
     x = torch.randn(2, 3, requires_grad=True)
     with kernels.gradients_at_once():
-        total = linear(linear(x)).sum()
+        total = layer(layer(x)).sum()
         assert len(alive) == 1
     assert len(alive) == 0
-    expected = torch.autograd.grad(linear(linear(x)).sum(), x)
+    expected = torch.autograd.grad(layer(layer(x)).sum(), x)
     for _ in range(2):  # the graph, which is kept, lays out again
         assert_equal(torch.autograd.grad(total, x, retain_graph=True), expected)
-    found = torch.autograd.grad(total, linear.weight)  # without what the passes before it have left
-    assert_equal(found, torch.autograd.grad(linear(linear(x)).sum(), linear.weight))
+    found = torch.autograd.grad(total, layer.weight)  # without what the passes before it have left
+    assert_equal(found, torch.autograd.grad(layer(layer(x)).sum(), layer.weight))
     assert len(alive) == 0
 
 

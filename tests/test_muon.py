@@ -15,7 +15,7 @@ from nmt.encoders.hierarchical import AttentionPooling
 from nmt.layers.cells import GRULayer, LayerNormGRULayer, LSTMLayer
 from nmt.layers.embedding import Embedding
 from nmt.layers.initialisation import glorot_
-from nmt.layers.multi_head import CrossAttention, LayerSettings, SelfAttention
+from nmt.layers.transformer_attention import CrossAttention, LayerSettings, SelfAttention
 from nmt.training.muon import Muon, hidden_matrices, make_optimizer, orthogonal
 from tests.translators import transformer_translator
 

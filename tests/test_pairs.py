@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from nmt.data import pairs
+from nmt.data import encoding
 from nmt.data.cache import cached_dataset
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -53,36 +53,36 @@ def watched(tokenizer: Tokenizer, cut_at: str | None = None) -> Watched:
 
 
 def test_pieces_do_not_depend_on_the_blocks(corpus, tokenizer, monkeypatch):
-    whole = pairs.encode(corpus, tokenizer)[:]
-    monkeypatch.setattr(pairs, "BLOCK", 7)
-    assert pairs.encode(corpus, tokenizer)[:] == whole
+    whole = encoding.encode(corpus, tokenizer)[:]
+    monkeypatch.setattr(encoding, "BLOCK", 7)
+    assert encoding.encode(corpus, tokenizer)[:] == whole
     assert list(whole["index"]) == list(range(30))
     assert list(whole["src_ids"]) == tokenizer.encode_source([src for src, _ in LINES])
     assert list(whole["tgt_ids"]) == tokenizer.encode_target([tgt for _, tgt in LINES])
 
 
 def test_work_that_was_cut_off_goes_on_with_its_block(corpus, tokenizer, monkeypatch):
-    monkeypatch.setattr(pairs, "BLOCK", 10)
+    monkeypatch.setattr(encoding, "BLOCK", 10)
     with pytest.raises(KeyboardInterrupt):
-        pairs.encode(corpus, watched(tokenizer, cut_at=LINES[25][0]))
+        encoding.encode(corpus, watched(tokenizer, cut_at=LINES[25][0]))
     again = watched(tokenizer)
-    rows = pairs.encode(corpus, again)
+    rows = encoding.encode(corpus, again)
     assert again.seen == [src for src, _ in LINES[20:]]
     assert list(rows["src_ids"]) == tokenizer.encode_source([src for src, _ in LINES])
 
 
 def test_lengths_are_those_of_the_rows(corpus, tokenizer):
-    rows = pairs.encode(corpus, tokenizer)
+    rows = encoding.encode(corpus, tokenizer)
     for some in (rows, rows.shuffle(seed=1), rows.select(range(3, 9)), rows.select([])):
-        for side, name in zip(pairs.lengths(some), ("src_ids", "tgt_ids"), strict=True):
+        for side, name in zip(encoding.lengths(some), ("src_ids", "tgt_ids"), strict=True):
             assert side.dtype == np.int32
             assert side.tolist() == [len(row) for row in some[name]]
 
 
 def test_a_sample_reaches_from_the_first_pair_to_the_last(corpus):
-    assert pairs.sample(corpus, 30) is corpus
-    assert pairs.sample(corpus, 1000) is corpus
-    some = list(pairs.texts(pairs.sample(corpus, 4), "src"))
+    assert encoding.sample(corpus, 30) is corpus
+    assert encoding.sample(corpus, 1000) is corpus
+    some = list(encoding.texts(encoding.sample(corpus, 4), "src"))
     assert some == [LINES[n][0] for n in (0, 10, 19, 29)]
 
 

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from nmt.atomic import new_folder
 from nmt.commands import entry
-from nmt.files import new_folder
-from nmt.run.files import claimed
+from nmt.run.paths import claimed
 from nmt.training import launch, memory
 from tests.bare import HIDDEN, MODULES
 from tests.commands import ROOT

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data.layout import Languages, find
-from nmt.data.rows import read_rows
+from nmt.data.find import Languages, find
+from nmt.data.formats import read_rows
 from nmt.data.tokenizer import Tokenizer
 from tests.test_tokenizer import brought_along
 

@@ -20,10 +20,10 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from nmt.commands.starting import arguments_for_training
+from nmt.commands.run_names import arguments_for_training
 from nmt.data import grammar
 from nmt.errors import UserError
-from nmt.run.files import load_config
+from nmt.run.paths import load_config
 from nmt.run.provenance import commands_of, note_command
 from nmt.training import resume
 from nmt.training import train as train_module

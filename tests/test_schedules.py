@@ -11,9 +11,9 @@ from lightning.pytorch.callbacks import Callback
 from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
+from nmt.config.build import build
 from nmt.data.batching import collate
 from nmt.errors import UserError
-from nmt.run.building import build
 from nmt.training import schedules
 from nmt.training.callbacks import EndScheduleWithTime
 from nmt.training.callbacks.randomness import random_state

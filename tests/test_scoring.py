@@ -16,13 +16,13 @@ from nmt import metrics
 from nmt.comparison.runs import read_run
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import TranslationDataModule
-from nmt.data.layout import Languages, find
-from nmt.data.pairs import length_ratio
+from nmt.data.encoding import length_ratio
+from nmt.data.find import Languages, find
 from nmt.decoding import BEAM, Constraints, DecodingSettings
-from nmt.run.checks import count_above_limit
 from nmt.run.data import references_of
-from nmt.run.directory import Run
-from nmt.run.files import find_runs
+from nmt.run.limits import count_above_limit
+from nmt.run.paths import find_runs
+from nmt.run.run import Run
 from nmt.training.callbacks import ScoreValidation
 from nmt.training.checks import check_references
 from nmt.training.lengths import set_length_ratio, warn_of_long_references

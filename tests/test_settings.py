@@ -15,13 +15,13 @@ from nmt import environment
 from nmt.commands import suggesting
 from nmt.commands.arguments import prepare, quoted
 from nmt.commands.reference import help_of
-from nmt.commands.settings import OF_COMMANDS, settle
 from nmt.commands.suggesting import suggest
+from nmt.config.build import PLACES, build, check, errors_of, may_build
+from nmt.config.commands import OF_COMMANDS, settle
+from nmt.config.types import GROUPS, Count, check_value
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
-from nmt.run.building import PLACES, build, check, errors_of, may_build
-from nmt.run.directory import Run
-from nmt.settings import GROUPS, Count, check_value
+from nmt.run.run import Run
 from tests.commands import CONFIGS, compose, refused, run
 
 CHOICES = [
@@ -71,7 +71,7 @@ def test_variables_that_are_no_numbers_are_refused_at_the_door(variables, monkey
 def test_variables_of_a_launcher_and_of_an_unseeded_bootstrap_pass(monkeypatch):
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "SACREBLEU_SEED": "None"}.items():
         monkeypatch.setenv(name, value)
-    environment.check()
+    environment.check_variables()
 
 
 # Declarations
@@ -389,8 +389,8 @@ def test_each_place_builds_what_is_for_it_and_no_other_does(place, target):
         "nmt.attention.masks.padding_mask",
         "nmt.data.corpus._key",
         "nmt.data.corpus.cached_dataset",
-        "nmt.run.files.write_atomically",
-        "nmt.training.callbacks.writers.EventFile",
+        "nmt.run.paths.write_atomically",
+        "nmt.training.callbacks.tensorboard.EventFile",
         "nmt.training.callbacks.summary.sys.exit",
         "nmt.training.schedules.UserError",
         "torch.optim.optimizer.os.system",

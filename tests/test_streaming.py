@@ -13,7 +13,7 @@ from nmt.data import streaming
 from nmt.data.batching import collate
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import StreamingDataModule
-from nmt.data.layout import Files, Languages
+from nmt.data.find import Files, Languages
 from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.commands import entry
-from nmt.settings import key_of
+from nmt.config.types import key_of
 from nmt.training import resume
 from tests.commands import ROOT, call, compose, refused, run, run_composed
 from tests.test_trackers import TINY

@@ -11,7 +11,7 @@ from datasets.fingerprint import Hasher
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.data.tokenizer import Tokenizer
-from nmt.data.unknown import unknown_message
+from nmt.data.unknown_characters import unknown_message
 from nmt.errors import UserError
 
 ENGLISH = [

@@ -17,7 +17,7 @@ from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
 from nmt.layers.positions import LearnedPositions, SinusoidalPositions
 from nmt.models import EncoderDecoder, select
-from nmt.run.building import build_translator
+from nmt.run.model import build_translator
 from nmt.training.losses import cross_entropy
 from tests.searches import beam_search, greedy_search
 from tests.translators import transformer_translator

@@ -15,8 +15,8 @@ import pytest
 from nmt import alignment, plotting
 from nmt.commands import translate as command
 from nmt.errors import UserError, WriteError
-from nmt.run.directory import Run
-from nmt.run.files import growing
+from nmt.run.paths import growing
+from nmt.run.run import Run
 from nmt.run.translation import Translation
 from tests.test_align import SMALL, SOURCES, TARGETS, align, compose, make_run, translate, written
 

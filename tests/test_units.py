@@ -10,8 +10,8 @@ from nmt import alignment, metrics
 from nmt.comparison import figures
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from nmt.run.directory import Run
 from nmt.run.history import History
+from nmt.run.run import Run
 from tests.test_align import align, make_run, translate, written
 
 ENGLISH = ["the cat sleeps at home .", "I like apples .", "we go to the park .", "he has a Python book ."]

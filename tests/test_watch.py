@@ -27,7 +27,7 @@ from nmt.training.callbacks import (
     StopOnNonfinite,
     TryLargestBatch,
 )
-from nmt.training.callbacks.memory import OFTEN
+from nmt.training.callbacks.largest_batch import OFTEN
 from nmt.training.callbacks.progress import describe_validation, seconds_left
 from nmt.training.callbacks.randomness import random_state
 from nmt.training.callbacks.trackers import as_it_is

@@ -20,12 +20,12 @@ from omegaconf import OmegaConf
 from nmt import Run
 from nmt.attention import fixed_rows, overriding
 from nmt.attention.masks import padding_mask
-from nmt.commands import checks, demo
+from nmt.commands import demo, early_checks
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings, search
 from nmt.errors import UserError
 from nmt.export import onnx, web
-from nmt.run.files import newest_run
+from nmt.run.paths import newest_run
 from tests.commands import refused, run, run_composed
 from tests.test_align import SMALL, SOURCES, TARGETS, compose, make_run
 
@@ -247,7 +247,7 @@ def test_the_demo_says_what_it_lacks(runs, monkeypatch, served, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     refused(run_composed("demo"), "run=RUN_DIR", "nmt train trainer.max_time=00:00:01:00")
-    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    monkeypatch.setattr(early_checks, "find_spec", lambda name: None)
     refused(run_composed("demo", f"run={runs['gru'].directory}"), "pip install -e '.[demo]'")
 
 

@@ -5,7 +5,7 @@ A link (i, j) joins source word i and target word j, both from 0 over whitespace
 """
 
 from nmt.alignment.arrays import read_weights, saving_weights
-from nmt.alignment.documents import (
+from nmt.alignment.importance import (
     SEPARATOR,
     Importance,
     score_importance,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.files import replacing
+from nmt.atomic import replacing
 
 LONGEST_LABEL = 40  # characters; longer labels are cut
 

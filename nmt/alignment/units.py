@@ -1,15 +1,15 @@
 """The units between which attention is shown and linked: words, pieces, characters."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import regex
 from numpy.typing import NDArray
 
 from nmt.alignment.weights import fill_gaps, words_from_pieces
+from nmt.config.types import Units
 
-Units = Literal["auto", "words", "pieces", "characters"]
 UNITS: tuple[str, ...] = get_args(Units)
 
 _SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from nmt.errors import UserError
-from nmt.run.directory import Run
+from nmt.run.run import Run
 
 KINDS = ("encoder", "decoder", "cross")
 

@@ -14,8 +14,8 @@ from nmt.analysis.words import SPECIAL
 from nmt.attention import MultiHeadAttention as RecurrentHeads
 from nmt.attention.masks import padding_mask
 from nmt.comparison.tables import aligned
-from nmt.layers.multi_head import MultiHeadAttention
-from nmt.run.directory import Run
+from nmt.layers.transformer_attention import MultiHeadAttention
+from nmt.run.run import Run
 
 MEASURES = (
     "entropy",

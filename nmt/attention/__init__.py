@@ -16,7 +16,6 @@ from nmt.attention.additive import (
     chunked_additive_score,
 )
 from nmt.attention.base import Attended, Attention, no_attention
-from nmt.attention.hierarchical import HierarchicalAttention, SentenceAttention
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.multiplicative import (
     DotAttention,
@@ -31,3 +30,4 @@ from nmt.attention.positional import (
     MonotonicLocalAttention,
     PredictiveLocalAttention,
 )
+from nmt.attention.two_level import HierarchicalAttention, SentenceAttention

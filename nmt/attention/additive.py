@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from nmt import kernels
 from nmt.attention.base import Attended, Attention, Normalizer
-from nmt.settings import Count, Positive
+from nmt.config.types import Count, Positive
 
 CHUNK = 2**19  # elements of [B, C, S, A] that are held at once: 2 MB of float32, about a core's cache
 WHOLE = 2**23  # elements up to which the plain form is faster: it need not compute them twice

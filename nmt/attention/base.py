@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.attention.override import Override
-from nmt.settings import Positive
+from nmt.config.types import Positive
 
 Normalizer = Callable[[Tensor, Tensor], Tensor]  # scores [..., S], mask: weights [..., S]
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.attention.base import Attended, Attention, content_score
-from nmt.settings import Count
+from nmt.config.types import Count
 
 
 class MultiHeadAttention(Attention):

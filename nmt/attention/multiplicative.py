@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.attention.base import Attention, Normalizer
-from nmt.settings import Positive
+from nmt.config.types import Positive
 
 
 class DotAttention(Attention):

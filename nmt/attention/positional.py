@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.attention.base import Attended, Attention, Normalizer, content_score
-from nmt.settings import Count, Positive
+from nmt.config.types import Count, Positive
 
 
 class LocationAttention(Attention):

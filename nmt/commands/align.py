@@ -14,8 +14,8 @@ from nmt.alignment import AlignmentScore, Links
 from nmt.errors import UserError
 from nmt.lines import read_lines
 from nmt.run.aligning import Aligned, Reading
-from nmt.run.directory import Run
-from nmt.run.files import write_atomically
+from nmt.run.paths import write_atomically
+from nmt.run.run import Run
 
 READINGS: tuple[Reading, ...] = ("emitted", "fed")
 

@@ -13,11 +13,11 @@ from hydra.errors import HydraException
 
 from nmt.commands.composing import CONFIGS
 from nmt.commands.reference import choices_of
-from nmt.commands.settings import text_settings
 from nmt.commands.suggesting import settings_of, suggest
-from nmt.environment import rank
+from nmt.config.commands import text_settings
+from nmt.config.types import INTERNAL, key_of
+from nmt.environment import launch_rank
 from nmt.errors import UserError
-from nmt.settings import INTERNAL, key_of
 
 HELP = ("--help", "-h")
 _FORMS = ("job", "hydra", "all")  # of --cfg
@@ -38,7 +38,7 @@ def prepare(arguments: Sequence[str], command: str) -> list[str]:
             raise UserError(f"{each}: give settings as KEY=VALUE, without spaces{_meant(each, command)}")
         if value in INTERNAL and (CONFIGS / key_of(each)).is_dir():
             raise UserError(f"{each}: give one of {', '.join(choices_of(key_of(each)))}")
-        if re.match(r"\+*hydra\.(?!launcher|sweeper|verbose)", key) and rank() == 0:
+        if re.match(r"\+*hydra\.(?!launcher|sweeper|verbose)", key) and launch_rank() == 0:
             raise UserError(
                 f"{each} has no effect in this program: give run_dir=DIR or log_dir=DIR for places"
             )

@@ -18,21 +18,21 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from nmt import benchmark as measure
+from nmt.atomic import json_text
 from nmt.benchmark import Decoding, Subject
 from nmt.commands import starts
 from nmt.commands.growth import growth
-from nmt.commands.settings import settle
 from nmt.commands.speedrun import speedrun
 from nmt.commands.training_step import build_step
+from nmt.config.commands import settle
+from nmt.config.types import key_of
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.errors import UserError
-from nmt.files import json_text
-from nmt.run.building import quantise
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
-from nmt.run.files import write_atomically
+from nmt.run.model import quantise
+from nmt.run.paths import write_atomically
 from nmt.run.provenance import provenance, typed
-from nmt.settings import key_of
 from nmt.training.vocabulary import make_tokenizer
 
 # The configuration of each variant, and all overrides it is composed of

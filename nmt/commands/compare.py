@@ -8,14 +8,14 @@ from typing import Any
 from omegaconf import DictConfig
 
 from nmt import plotting
+from nmt.atomic import json_text, write_together
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, read_runs
+from nmt.config.build import make_scorers, reads_lowercase
 from nmt.data.corpus import read_references
 from nmt.errors import printable
-from nmt.files import json_text, write_together
 from nmt.lines import read_lines
-from nmt.run.building import make_scorers, reads_lowercase
-from nmt.run.checks import check_case
+from nmt.run.limits import check_case
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 
 from omegaconf import DictConfig
 
+from nmt.atomic import new_folder
 from nmt.errors import UserError
-from nmt.files import new_folder
-from nmt.run.files import files_to_average, find_checkpoint, newest_run, score_files
+from nmt.run.paths import files_to_average, find_checkpoint, newest_run, score_files
 
 MADE_FROM = "made_from.json"
 SMALL = ("train", "trainer.max_time=00:00:01:00")
@@ -52,9 +52,9 @@ def newest_or_small_run(logs: Path) -> Path:
 
 def page_of(cfg: DictConfig) -> Path:
     """The folder of the page, in the directory of the first run; it is made again if its origin has changed."""
+    from nmt.config.build import build
     from nmt.export import web  # its packages are an extra
-    from nmt.run.building import build
-    from nmt.run.directory import Run
+    from nmt.run.run import Run
 
     paths = [Path(each) for each in ([cfg.run] if isinstance(cfg.run, str) else cfg.run)]
     runtime = None if cfg.runtime is None else Path(cfg.runtime)

@@ -24,17 +24,17 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import environment
-from nmt.commands import checks
+from nmt.commands import early_checks
 from nmt.commands.arguments import HELP, prepare
 from nmt.commands.composing import CONFIGS
-from nmt.commands.explaining import can_be_mended, explain
+from nmt.commands.messages import can_be_mended, explain
 from nmt.commands.reference import help_of, read_settings
-from nmt.commands.settings import settle
-from nmt.commands.starting import arguments_for_training, started
+from nmt.commands.run_names import arguments_for_training, started
 from nmt.commands.terminal import escape_controls
+from nmt.config.commands import settle
+from nmt.config.types import GROUPS
 from nmt.errors import UserError, WriteError, printable
 from nmt.languages import bleu_tokenization
-from nmt.settings import GROUPS
 
 COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark", "demo", "export")
 
@@ -95,8 +95,8 @@ def run_command(name: str) -> None:
             with errors_in_one_line(name):
                 overrides = list(HydraConfig.get().overrides.task)
                 settle(cfg, name)
-                checks.check_additions(cfg, name, overrides)
-                check: Callable[[DictConfig, Sequence[str]], None] = getattr(checks, name)
+                early_checks.check_additions(cfg, name, overrides)
+                check: Callable[[DictConfig, Sequence[str]], None] = getattr(early_checks, name)
                 check(cfg, overrides)
                 return importlib.import_module(f"nmt.commands.{name}").main(cfg)
         except SystemExit as end:
@@ -109,7 +109,7 @@ def run_command(name: str) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing; `explain` prints
     with errors_in_one_line(name):
         _use_utf8()
-        environment.check()
+        environment.check_variables()
         if name in ("train", "compare"):
             outlive_reader()
         if name != "train":  # whose progress bars move the cursor

@@ -7,17 +7,17 @@ from typing import Any
 from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.config.build import build, build_parts, metrics_of
+from nmt.config.types import flat
 from nmt.data.corpus import read_references, with_references
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.lines import read_lines
-from nmt.run.building import build, build_parts, metrics_of
-from nmt.run.checks import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.data import stored_data
-from nmt.run.directory import Run, open_run
-from nmt.run.files import find_checkpoint, score_files
+from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
+from nmt.run.paths import find_checkpoint, score_files
+from nmt.run.run import Run, open_run
 from nmt.run.scores import folder_name, is_repeated, report, write_scores
-from nmt.settings import flat
 
 EVALUATIONS = "evaluations"  # within a run directory: scores that were made otherwise than its training's
 USUAL = {"average": None, "int8": False, "num_bootstrap": 1000}

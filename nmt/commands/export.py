@@ -6,10 +6,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from nmt.atomic import new_folder
 from nmt.export import hub
 from nmt.export.card import card
-from nmt.files import new_folder
-from nmt.run.directory import Run
+from nmt.run.run import Run
 
 
 def export(cfg: DictConfig) -> None:

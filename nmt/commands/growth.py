@@ -13,16 +13,16 @@ from tqdm import tqdm
 
 from nmt import benchmark as measure
 from nmt import plotting
+from nmt.atomic import json_text
 from nmt.benchmark import TrainingStep
 from nmt.benchmark.growth import SPECIAL_IDS
 from nmt.commands import starts
 from nmt.commands.training_step import build_step
+from nmt.config.types import key_of
 from nmt.data.batching import Batch
-from nmt.files import json_text
 from nmt.run.device import pick_device
-from nmt.run.files import write_atomically
+from nmt.run.paths import write_atomically
 from nmt.run.provenance import provenance, typed
-from nmt.settings import key_of
 
 LENGTH = 20  # pieces per side, unless lengths are the axis
 KEYS = {"widths": "model.size", "vocabularies": "data.tokenizer.vocab_size"}

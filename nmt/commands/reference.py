@@ -12,10 +12,10 @@ import yaml
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 
 from nmt.commands.composing import CONFIGS
-from nmt.commands.settings import OF_COMMANDS, flat_kinds
+from nmt.config.commands import OF_COMMANDS, flat_kinds
+from nmt.config.types import GROUPS, INTERNAL
 from nmt.errors import UserError
 from nmt.errors import command as typed
-from nmt.settings import GROUPS, INTERNAL
 
 # Keys that say how a file is composed, not what is built
 _COMPOSING = {"defaults", "hydra", "_target_", "_partial_", "_convert_", "reader"}

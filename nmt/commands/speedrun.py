@@ -15,16 +15,16 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig
 from tqdm import tqdm
 
+from nmt.atomic import json_text
 from nmt.benchmark import plain, safe_environment
 from nmt.commands.starts import TRAIN
+from nmt.config.types import key_of
 from nmt.errors import UserError
-from nmt.files import json_text
 from nmt.plotting import learning_curves, to_png
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
-from nmt.run.files import write_atomically
+from nmt.run.paths import write_atomically
 from nmt.run.provenance import provenance, typed
-from nmt.settings import key_of
 
 TOLD = (
     "trainer.enable_progress_bar=false",

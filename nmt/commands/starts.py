@@ -12,15 +12,15 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from nmt import benchmark as measure
+from nmt.atomic import json_text
 from nmt.commands.composing import CONFIGS
+from nmt.config.types import key_of
 from nmt.data.datamodule import make_datamodule
 from nmt.errors import UserError
-from nmt.files import json_text
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
-from nmt.run.files import write_atomically
+from nmt.run.paths import write_atomically
 from nmt.run.provenance import provenance, typed
-from nmt.settings import key_of
 from nmt.training.vocabulary import make_tokenizer
 
 TRAIN = (sys.executable, "-m", "nmt.commands", "train")

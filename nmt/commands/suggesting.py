@@ -15,7 +15,7 @@ import yaml
 
 from nmt.commands.composing import CONFIGS
 from nmt.commands.reference import choices_of, groups_of, read_settings
-from nmt.commands.settings import OF_TRAINING
+from nmt.config.commands import OF_TRAINING
 
 
 def suggest(key: str, command: str) -> str:

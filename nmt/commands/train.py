@@ -11,13 +11,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.atomic import check_folder
 from nmt.commands.entry import LogFile, program
-from nmt.commands.settings import settle
-from nmt.commands.starting import agree_on, stored_choices
-from nmt.environment import rank
+from nmt.commands.run_names import agree_on, stored_choices
+from nmt.config.commands import settle
+from nmt.environment import launch_rank
 from nmt.errors import UserError, WriteError
-from nmt.files import check_folder
-from nmt.run.files import claimed
+from nmt.run.paths import claimed
 from nmt.training.callbacks import Interrupted
 from nmt.training.train import quieten, resume_run, train
 
@@ -34,7 +34,7 @@ def main(cfg: DictConfig) -> float | None:
             resume_run(cfg, given, lambda each: settle(each, "train"))
             return None
         except (Interrupted, KeyboardInterrupt) as ended:
-            if rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
+            if launch_rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
                 with contextlib.suppress(OSError):  # the terminal may be closed
                     print(f"{program()}: interrupted: go on with resume={run_dir}", file=sys.stderr)
             sys.exit(128 + (ended.number if isinstance(ended, Interrupted) else signal.SIGINT))
@@ -53,7 +53,7 @@ def _run_directory(cfg: DictConfig) -> Iterator[Path]:
         # A relative one could be mistaken for a setting's value
         place, is_named = Path(to_absolute_path(cfg.run_dir)), not OmegaConf.is_interpolation(cfg, "run_dir")
     with contextlib.ExitStack() as stack:
-        if rank() == 0:
+        if launch_rank() == 0:
             place = stack.enter_context(claimed(place, may_rename=not is_named))
             check_folder(place)  # before a log is written there
             handler = LogFile(place / "train.log")

@@ -6,8 +6,9 @@ import torch
 from omegaconf import DictConfig
 
 from nmt.benchmark import TrainingStep
+from nmt.config.build import build
 from nmt.data.tokenizer import Tokenizer
-from nmt.run.building import build, build_translator
+from nmt.run.model import build_translator
 from nmt.training.module import TranslationModule
 from nmt.training.muon import make_optimizer
 from nmt.training.schedules import constant

@@ -20,14 +20,14 @@ from tqdm import tqdm
 
 from nmt import alignment, plotting
 from nmt.commands.entry import outlive_reader
-from nmt.data.unknown import UnknownCharacters
+from nmt.config.build import build
+from nmt.data.unknown_characters import UnknownCharacters
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.lines import LONGEST_LINE, decoded, read_lines
-from nmt.run.building import build
-from nmt.run.checks import check_decoding
-from nmt.run.directory import Run, open_run
-from nmt.run.files import growing
+from nmt.run.limits import check_decoding
+from nmt.run.paths import growing
+from nmt.run.run import Run, open_run
 from nmt.run.translation import Translation
 
 log = logging.getLogger(__name__)

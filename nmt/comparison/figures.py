@@ -12,9 +12,9 @@ import numpy as np
 from nmt import alignment, metrics
 from nmt.comparison.runs import ScoredRun, group_runs, label_runs, label_systems
 from nmt.comparison.significance import compare_systems, paired_tests
+from nmt.config.types import flat
 from nmt.errors import UserError, command, printable
 from nmt.run.data import read_whole, references_of, stored_data
-from nmt.settings import flat
 
 Row = dict[str, Any]  # one run's figures by their names in the CSV file
 COSTS = ("num_parameters", "steps", "seconds", "tokens_per_second")

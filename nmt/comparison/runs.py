@@ -7,12 +7,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.atomic import check_folder
+from nmt.config.types import flat
 from nmt.errors import UserError, command, printable
-from nmt.files import check_folder
 from nmt.lines import read_lines
-from nmt.run.files import find_runs, load_config, runs_under, score_files
+from nmt.run.paths import find_runs, load_config, runs_under, score_files
 from nmt.run.scores import read_scores
-from nmt.settings import flat
 
 # Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
 NOT_SETTINGS = (

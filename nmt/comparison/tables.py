@@ -5,10 +5,10 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nmt.atomic import markdown
 from nmt.comparison.figures import COSTS, Comparison, Row, figures_of
 from nmt.comparison.runs import ScoredRun
 from nmt.errors import UserError, printable
-from nmt.files import markdown
 from nmt.metrics import label
 
 NAMES = {

@@ -8,7 +8,7 @@ import datasets
 from datasets import Dataset, NamedSplit
 from datasets.exceptions import DatasetGenerationError
 
-from nmt.data.rows import Row
+from nmt.data.formats import Row
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 

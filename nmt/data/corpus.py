@@ -19,14 +19,14 @@ from datasets import Dataset
 from pydantic import Field
 
 from nmt.alignment import SEPARATOR, format_pharaoh
-from nmt.data import grammar, rows
+from nmt.config.types import SPLITS, Count, Whole
+from nmt.data import formats, grammar
 from nmt.data.cache import cached_dataset
-from nmt.data.layout import ALIASES, Files, Languages, find, missing
-from nmt.data.rows import Row
+from nmt.data.find import ALIASES, Files, Languages, find, missing
+from nmt.data.formats import Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
 from nmt.lines import digest, read_lines
-from nmt.settings import SPLITS, Count, Whole
 
 _READER_VERSION = 4  # raise it when the same files give other rows
 # Of the built-in text, which is generated in memory
@@ -83,7 +83,7 @@ def _read_split(
 
     def found() -> Iterator[Row]:
         calls.append(split)
-        return rows.read_rows(files.shards, languages, skip_bad=skip_bad)
+        return formats.read_rows(files.shards, languages, skip_bad=skip_bad)
 
     dataset = cached_dataset(found, key=_key(*parts), split=split, cache_dir=cache_dir)
     if skip_bad and not calls:  # it was cached: read it for the warning
@@ -337,11 +337,11 @@ def _read_hub_split(
 ) -> Dataset:
     if not len(dataset):
         raise UserError(f"{where} has no rows: set data.path=DIR to read a local copy that has some")
-    wanted = rows.wanted_columns(dataset.column_names, languages, where)
+    wanted = formats.wanted_columns(dataset.column_names, languages, where)
 
     def found() -> Iterator[Row]:
         tables = dataset.select_columns(wanted).with_format("arrow").iter(_ROWS_OF_A_TABLE)
-        return rows.sound_rows(rows.table_rows(tables, languages, where), where, skip_bad=skip_bad)
+        return formats.sound_rows(formats.table_rows(tables, languages, where), where, skip_bad=skip_bad)
 
     key = _key(where, dataset._fingerprint, languages, skip_bad)
     return cached_dataset(found, key=key, split=split, cache_dir=cache_dir)

@@ -14,13 +14,13 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
-from nmt.data import pairs
+from nmt.data import encoding
 from nmt.data.batching import Batch, TokenBatchSampler, collate, mixed
-from nmt.data.pairs import Rows
+from nmt.data.encoding import Rows
 from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
-from nmt.data.unknown import unknown_message
+from nmt.data.unknown_characters import unknown_message
 from nmt.errors import UserError, command
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class TranslationDataModule(L.LightningDataModule):
                 "no translation can equal them. See data.tokenizer.normalization and character_coverage",
                 100 * share,
             )
-        self.val = pairs.encode(splits["val"], tokenizer)
+        self.val = encoding.encode(splits["val"], tokenizer)
         self._warn_of_unknown(self.val, splits["val"], {"src": "validation sources"})
         self._rows = {"val": Rows.of(self.val)}
         self._pair_sampler = None
@@ -83,17 +83,17 @@ class TranslationDataModule(L.LightningDataModule):
                 f"alignment or a file train.align, which {command('align')} writes"
             )
         for split in splits.keys() - {"train"}:
-            if shared := pairs.count_shared(splits[split], splits["train"]):
+            if shared := encoding.count_shared(splits[split], splits["train"]):
                 log.warning(
                     "%s of %s %s pairs are training pairs too: leave them out of one, or its scores flatter",
                     f"{shared:,}",
                     f"{len(splits[split]):,}",
                     split,
                 )
-        encoded = pairs.encode(splits["train"], self.tokenizer, guided=self.guided)
+        encoded = encoding.encode(splits["train"], self.tokenizer, guided=self.guided)
         kinds = {"src": "training sources", "tgt": "training targets"}
         self._warn_of_unknown(encoded, splits["train"], kinds)
-        self._rows["train"], self.filter_counts = pairs.filter_pairs(
+        self._rows["train"], self.filter_counts = encoding.filter_pairs(
             encoded, max_length=self.max_length, max_ratio=self.max_ratio
         )
         self.train = self._rows["train"].dataset
@@ -104,7 +104,7 @@ class TranslationDataModule(L.LightningDataModule):
 
     def _warn_of_unknown(self, encoded: Dataset, text: Dataset, kinds: dict[str, str]) -> None:
         for side, kind in kinds.items():
-            if places := pairs.rows_with(encoded, f"{side}_ids", self.tokenizer.unk_id):
+            if places := encoding.rows_with(encoded, f"{side}_ids", self.tokenizer.unk_id):
                 some = text.select(places[:100])[side]
                 found = self.tokenizer.unknown_characters(some, is_target=side == "tgt")
                 log.warning(unknown_message(len(places), len(text), kind, "".join(found)))
@@ -130,7 +130,7 @@ class TranslationDataModule(L.LightningDataModule):
             self._drawn = epoch, Rows.of(self._pair_sampler.draw(self.train, epoch))
         return self._drawn[1]
 
-    def training_lengths(self) -> tuple[pairs.Lengths, pairs.Lengths]:
+    def training_lengths(self) -> tuple[encoding.Lengths, encoding.Lengths]:
         """The numbers of pieces of the training pairs on either side; of a stream, of its first pairs."""
         return self._rows["train"][1:]
 
@@ -203,7 +203,7 @@ class TranslationDataModule(L.LightningDataModule):
 
     @cached_property
     def _validation_digest(self) -> str:
-        return pairs.digest(self.val_text)
+        return encoding.digest(self.val_text)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader(self.val, self.sampler("val", shuffle=False))
@@ -251,7 +251,7 @@ class StreamingDataModule(TranslationDataModule):
             pair_sampler=self._pair_sampler,
         )
 
-    def training_lengths(self) -> tuple[pairs.Lengths, pairs.Lengths]:
+    def training_lengths(self) -> tuple[encoding.Lengths, encoding.Lengths]:
         return self.stream.first_lengths(_PAIRS_MEASURED)
 
     def num_batches(self, num_processes: int) -> int:

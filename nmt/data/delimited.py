@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from nmt.data.layout import Languages
+from nmt.data.find import Languages
 from nmt.errors import UserError
 from nmt.lines import LONGEST_LINE, decode, raw_lines
 

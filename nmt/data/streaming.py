@@ -13,11 +13,11 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from nmt import lines
-from nmt.data import pairs
+from nmt.data import encoding
 from nmt.data.batching import Batch, TokenBatchSampler, mixed
-from nmt.data.layout import Files, Languages
-from nmt.data.pairs import Rows
-from nmt.data.rows import Row, read_rows
+from nmt.data.encoding import Rows
+from nmt.data.find import Files, Languages
+from nmt.data.formats import Row, read_rows
 from nmt.data.sampling import PairSampler
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -133,10 +133,10 @@ class BatchStream:
                     number_of_batch += 1
                     yield self.collate(rows.dataset.__getitems__(chosen))
 
-    def first_lengths(self, num_pairs: int) -> tuple[pairs.Lengths, pairs.Lengths]:
+    def first_lengths(self, num_pairs: int) -> tuple[encoding.Lengths, encoding.Lengths]:
         """The numbers of pieces on either side of the first pairs of the text, without those that are left out."""
         rows = Rows.of(self._encoded(list(self.text.first_pairs(num_pairs)), 0))
-        keep, _ = pairs.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
+        keep, _ = encoding.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
         return rows.src_lengths[keep], rows.tgt_lengths[keep]
 
     def _blocks(self, place: Place, num_replicas: int) -> Iterator[tuple[Place, Rows]]:
@@ -166,7 +166,7 @@ class BatchStream:
             for start in range(0, len(some), _ROWS_AT_ONCE)
         ]
         rows = Rows.of(concatenate_datasets(parts))
-        keep, counts = pairs.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
+        keep, counts = encoding.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
         shown = ", ".join(f"{number:,} {what}" for what, number in counts.items())
         log.info("pairs from %s on: %s", f"{first:,}", shown)
         return rows.only(keep)
@@ -175,5 +175,5 @@ class BatchStream:
         columns: dict[str, Any] = dict(
             zip(("src", "tgt", "alignment"), zip(*some, strict=True), strict=False)
         )
-        encoded = pairs.encode_rows(columns, list(range(len(some))), self.tokenizer, self.guided, first)
-        return Dataset.from_dict(encoded, features=pairs.features(self.guided))
+        encoded = encoding.encode_rows(columns, list(range(len(some))), self.tokenizer, self.guided, first)
+        return Dataset.from_dict(encoded, features=encoding.features(self.guided))

@@ -9,9 +9,9 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.alignment import SEPARATOR, Side, make_side, split_units
+from nmt.atomic import read_at_most, write_together
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError, check_lines
-from nmt.files import read_at_most, write_together
 
 MODEL_TYPES = ("unigram", "bpe")
 NORMALIZATION = "nmt_nfkc"  # SentencePiece's own default

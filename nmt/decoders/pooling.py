@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.attention import Attended, Attention
+from nmt.config.types import Count, Share
 from nmt.decoders.base import Decoder, DecoderStep, Read
 from nmt.encoders.base import Encoded
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
 from nmt.layers.initialisation import initialise_linear
-from nmt.settings import Count, Share
 
 
 class PooledMemory(NamedTuple):

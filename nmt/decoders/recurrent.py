@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention import Attention
+from nmt.config.types import Count, Share
 from nmt.decoders.base import Decoder, DecoderStep, Read
 from nmt.decoders.wirings import Memory, Readout, RecurrentState, Wiring, WiringSettings
 from nmt.encoders.base import Encoded
 from nmt.layers.cells import initialise_recurrent
 from nmt.layers.dropout import Dropout, VariationalDropout
 from nmt.layers.embedding import Embedding
-from nmt.settings import Count, Share
 
 
 class RecurrentDecoder(Decoder):

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from nmt.config.types import Count, Share
 from nmt.decoders.base import Decoder, DecoderStep, Read
 from nmt.encoders.base import Encoded
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
-from nmt.layers.multi_head import KeysValues
-from nmt.layers.transformer import Decoded, DecoderLayer, LayerSettings, recomputed
-from nmt.settings import Count, Share
+from nmt.layers.sublayers import Decoded, DecoderLayer, LayerSettings, recomputed
+from nmt.layers.transformer_attention import KeysValues
 
 
 class TransformerMemory(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from nmt.settings import NonNegative, Whole
+from nmt.config.types import NonNegative, Whole
 
 LEAST_RATIO = 2.0  # of the limit of a translation's pieces to its source's, if none is given or measured
 Ratio = Annotated[

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.config.types import Count, Share
 from nmt.encoders.base import Encoded, Encoder
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
 from nmt.layers.initialisation import initialise_linear
-from nmt.settings import Count, Share
 
 
 class ConvolutionalEncoder(Encoder):

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.masks import reverse_within_length
+from nmt.config.types import Count, Share
 from nmt.encoders.base import Encoded, Encoder
 from nmt.layers.cells import State, initialise_recurrent
 from nmt.layers.dropout import Dropout, VariationalDropout
 from nmt.layers.embedding import Embedding
-from nmt.settings import Count, Share
 
 
 class RecurrentEncoder(Encoder):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from nmt.config.types import Count, Share
 from nmt.encoders.base import Encoded, Encoder
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
-from nmt.layers.transformer import EncoderLayer, LayerSettings, recomputed
-from nmt.settings import Count, Share
+from nmt.layers.sublayers import EncoderLayer, LayerSettings, recomputed
 
 
 class TransformerEncoder(Encoder):

@@ -8,10 +8,10 @@ import yaml
 from omegaconf import OmegaConf
 
 from nmt import metrics
+from nmt.atomic import markdown
 from nmt.errors import printable
-from nmt.files import markdown
-from nmt.run.directory import Run
-from nmt.run.files import score_files
+from nmt.run.paths import score_files
+from nmt.run.run import Run
 from nmt.run.scores import read_scores
 
 log = logging.getLogger(__name__)

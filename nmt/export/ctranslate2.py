@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from nmt.decoders import TransformerDecoder
 from nmt.encoders import TransformerEncoder
-from nmt.export.transformer import layers, parts_of, table
-from nmt.layers.transformer import DecoderLayer
-from nmt.run.directory import Run
+from nmt.export.layouts import layers, parts_of, table
+from nmt.layers.sublayers import DecoderLayer
+from nmt.run.run import Run
 
 LIBRARY = "ctranslate2"
 

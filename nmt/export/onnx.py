@@ -17,11 +17,11 @@ from torch._higher_order_ops.scan import scan
 from torch.utils import _pytree as pytree
 
 from nmt import kernels
+from nmt.atomic import json_text
 from nmt.attention.masks import padding_mask
 from nmt.errors import UserError
-from nmt.files import json_text
 from nmt.models.base import Translator
-from nmt.run.directory import Run
+from nmt.run.run import Run
 from nmt.run.translating import MOST_PIECES
 
 LIBRARY = "onnx"

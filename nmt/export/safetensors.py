@@ -6,8 +6,8 @@ from omegaconf import OmegaConf
 from safetensors import safe_open
 from safetensors.torch import save_model
 
-from nmt.files import json_text
-from nmt.run.directory import Run
+from nmt.atomic import json_text
+from nmt.run.run import Run
 
 LIBRARY = None
 

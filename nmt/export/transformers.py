@@ -19,9 +19,9 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from nmt.data import tokenizer as own
 from nmt.errors import UserError
-from nmt.export.transformer import Parts, layers, parts_of, table
-from nmt.layers.transformer import DecoderLayer
-from nmt.run.directory import Run
+from nmt.export.layouts import Parts, layers, parts_of, table
+from nmt.layers.sublayers import DecoderLayer
+from nmt.run.run import Run
 
 LIBRARY = "transformers"
 CLASSES = {(True, False): "Pegasus", (True, True): "Blenderbot", (False, False): "Marian"}

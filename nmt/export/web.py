@@ -29,9 +29,9 @@ from nmt.export import onnx
 from nmt.models.base import Translator
 from nmt.plotting.sentence import drawable
 from nmt.plotting.webpage import HELP, PAGE, group_data
-from nmt.run.directory import Run
-from nmt.run.files import score_files
 from nmt.run.history import History
+from nmt.run.paths import score_files
+from nmt.run.run import Run
 from nmt.run.scores import read_scores
 from nmt.run.translating import MOST_PIECES
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from nmt.config.types import Count
 from nmt.errors import UserError
-from nmt.settings import Count
 
 
 class SinusoidalPositions(nn.Module):

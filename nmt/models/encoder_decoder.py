@@ -9,11 +9,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from nmt import kernels
+from nmt.config.types import Count, Share
 from nmt.decoders.base import Decoder, Read
 from nmt.encoders.base import Encoder
 from nmt.layers.embedding import Embedding
 from nmt.models.base import Attentions, Step, Translator
-from nmt.settings import Count, Share
 
 
 class EncoderDecoder(Translator):

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from nmt.files import write_together
+from nmt.atomic import write_together
 from nmt.plotting.fonts import missing_glyphs_logged
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from nmt.alignment.documents import SEPARATOR
-from nmt.plotting.documents import document
+from nmt.alignment.importance import SEPARATOR
 from nmt.plotting.files import to_html, to_png, to_svg
 from nmt.plotting.heatmaps import heatmap
 from nmt.plotting.sentence import MOST_OF_PAGE, Group, Sentence, cropped
+from nmt.plotting.shaded_text import document
 from nmt.plotting.webpage import alignment_page
 
 log = logging.getLogger(__name__)

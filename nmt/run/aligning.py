@@ -12,7 +12,7 @@ from nmt import alignment
 from nmt.alignment import Links, Side, Units
 from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch, collate
-from nmt.data.unknown import UnknownCharacters
+from nmt.data.unknown_characters import UnknownCharacters
 from nmt.decoding import Hypothesis, force_decode
 from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length

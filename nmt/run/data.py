@@ -6,9 +6,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.config.build import build
+from nmt.config.types import SPLITS
 from nmt.errors import UserError
-from nmt.run.building import build
-from nmt.settings import SPLITS
 
 CACHE = "data/cache"
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nmt import alignment
+from nmt.atomic import write_together
 from nmt.errors import UserError
-from nmt.files import write_together
 from nmt.plotting import Group, Sentence
 from nmt.plotting.sentence import MOST_OF_PAGE, cropped
 

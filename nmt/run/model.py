@@ -3,11 +3,16 @@
 from collections.abc import Sequence
 
 import torch
+from omegaconf import DictConfig
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from nmt import kernels
+from nmt.attention import Attention
+from nmt.config.build import build
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import BEAM, DecodingSettings
+from nmt.errors import UserError
 from nmt.models.base import Translator
 
 
@@ -38,3 +43,28 @@ def batches_by_length(lengths: dict[int, int], max_tokens: int) -> list[list[int
         else:
             batches.append([row])
     return batches
+
+
+def build_translator(config: DictConfig, tokenizer: Tokenizer, *, trusted: Sequence[str] = ()) -> Translator:
+    """The model of a configuration's `model` node, with what follows from the vocabulary passed in."""
+    translator = build(
+        config,
+        "model",
+        trusted=trusted,
+        src_vocab_size=tokenizer.src_vocab_size,
+        tgt_vocab_size=tokenizer.tgt_vocab_size,
+        joint_vocabulary=tokenizer.joint,
+        separator_id=tokenizer.separator_id,
+        pad_id=tokenizer.pad_id,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+    )
+    if not isinstance(translator, Translator):  # of a trusted module
+        raise UserError(f"model._target_={config._target_} is no translator")
+    return translator
+
+
+def quantise(translator: Translator) -> None:
+    """Let the linear maps of a translator multiply in bytes (`nmt.kernels.int8`), for good; the attention
+    mechanisms of `nmt.attention` stay as they are. Raises UserError where it is not on a CPU."""
+    kernels.quantise(translator, leave=Attention)

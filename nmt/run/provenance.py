@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from nmt.atomic import read_at_most
 from nmt.errors import command
-from nmt.files import read_at_most
-from nmt.run.files import write_atomically
+from nmt.run.paths import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_BYTES = 2**20

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from nmt import metrics
+from nmt.atomic import json_text, read_at_most, write_together
+from nmt.config.types import check_value, say
 from nmt.errors import UserError
-from nmt.files import json_text, read_at_most, write_together
-from nmt.run.files import score_files
+from nmt.run.paths import score_files
 from nmt.run.translation import Translation
-from nmt.settings import check_value, say
 
 _MOST_BYTES = 2**24  # of a file of scores
 # What scores depend on beside the run

@@ -13,7 +13,7 @@ import torch
 from tqdm import tqdm
 
 from nmt import alignment
-from nmt.data.unknown import UnknownCharacters
+from nmt.data.unknown_characters import UnknownCharacters
 from nmt.decoding import DecodingSettings, Hypothesis, PrefixError, search
 from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length

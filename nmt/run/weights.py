@@ -10,12 +10,13 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from nmt.config.build import check
+from nmt.config.types import flat
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.models.base import Translator
-from nmt.run.building import build_translator, check
 from nmt.run.checkpoints import BROKEN
-from nmt.settings import flat
+from nmt.run.model import build_translator
 
 _MOST = 1_000_000  # what a number of the model's settings may be
 

@@ -10,15 +10,15 @@ from lightning.pytorch.accelerators import AcceleratorRegistry
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from nmt.data.pairs import Rows
+from nmt.config.build import build, build_parts, errors_of
+from nmt.config.types import key_of
+from nmt.data.encoding import Rows
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.languages import wanted_tokenization
 from nmt.metrics import Bleu
 from nmt.models.base import Translator
-from nmt.run.building import build, build_parts, errors_of
-from nmt.run.checks import check_case, check_decoding
-from nmt.settings import key_of
+from nmt.run.limits import check_case, check_decoding
 from nmt.training.muon import make_optimizer
 from nmt.training.schedules import schedule
 

@@ -4,18 +4,18 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from nmt.data import pairs
+from nmt.data import encoding
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import DecodingSettings
 from nmt.decoding.settings import LEAST_RATIO
 from nmt.models.base import Translator
-from nmt.run.checks import count_above_limit, warn_of_limit
+from nmt.run.limits import count_above_limit, warn_of_limit
 
 
 def set_length_ratio(cfg: DictConfig, datamodule: TranslationDataModule) -> None:
     """Set a `decoding.max_length_ratio` of null to that of the training text, from 2 to `data.max_ratio`."""
     if cfg.decoding.max_length_ratio is None:
-        ratio = pairs.length_ratio(*datamodule.training_lengths(), extra=cfg.decoding.max_length_extra)
+        ratio = encoding.length_ratio(*datamodule.training_lengths(), extra=cfg.decoding.max_length_extra)
         cfg.decoding.max_length_ratio = max(LEAST_RATIO, min(ratio, cfg.data.max_ratio))
 
 
@@ -31,7 +31,7 @@ def warn_of_long_references(
     """
     lengths = {"train": datamodule.training_lengths(), "val": datamodule.rows("val")[1:]}
     if "test" in splits:
-        lengths["test"] = pairs.lengths(pairs.encode(splits["test"], datamodule.tokenizer))
+        lengths["test"] = encoding.lengths(encoding.encode(splits["test"], datamodule.tokenizer))
     counts = {split: count_above_limit(decoding, translator, *each) for split, each in lengths.items()}
     if counts["train"] <= len(lengths["train"][0]) // 1000:
         counts["train"] = 0

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Timer
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from nmt import kernels, ranks
+from nmt import distributed, kernels
 from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch, of_few_shapes
 from nmt.decoding import BEAM, DecodingSettings
@@ -255,7 +255,7 @@ class TranslationModule(L.LightningModule):
 
     def _count(self) -> tuple[float, int, float]:
         """The loss in nats, the number of target pieces of all ranks, and the seconds, since it was called last."""
-        loss_sum, tokens_sum = ranks.summed(*_totals(self._since_log, self._before_resuming))
+        loss_sum, tokens_sum = distributed.sum_over_ranks(*_totals(self._since_log, self._before_resuming))
         self._since_log.clear()
         self._before_resuming = (0.0, 0.0)
         seconds, self._seconds = self._seconds_on_clock(), 0.0
@@ -267,7 +267,7 @@ class TranslationModule(L.LightningModule):
 
     def tokens_per_second(self) -> float:
         """Target pieces of all ranks per second of training so far, without validations. All ranks must call it."""
-        [since] = ranks.summed(_totals(self._since_log, self._before_resuming)[1])
+        [since] = distributed.sum_over_ranks(_totals(self._since_log, self._before_resuming)[1])
         seconds = self.train_seconds + self._seconds_on_clock()
         return (self.train_tokens + since) / max(seconds, 1e-9)
 
@@ -283,7 +283,7 @@ class TranslationModule(L.LightningModule):
         return {"weights": weights}
 
     def on_validation_epoch_end(self) -> None:
-        nll, num_tokens = ranks.summed(*_totals(self._val_sums))
+        nll, num_tokens = distributed.sum_over_ranks(*_totals(self._val_sums))
         loss = torch.tensor(nll / num_tokens)
         # Lightning would count a step less: validation would share its step with the batches before it.
         self.log("step", float(self.trainer.global_step), rank_zero_only=False)
@@ -295,7 +295,9 @@ class TranslationModule(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds what was counted since the last logged step, so that a resumed run logs the same numbers."""
         checkpoint["training"] = {
-            "since_log": ranks.gathered(_totals(self._since_log, self._before_resuming)),  # each rank's own
+            "since_log": distributed.gather(
+                _totals(self._since_log, self._before_resuming)
+            ),  # each rank's own
             "logged_step": self._logged_step,
             "seconds_on_clock": self._seconds_on_clock(),
             "train_seconds": self.train_seconds,
@@ -307,7 +309,7 @@ class TranslationModule(L.LightningModule):
         with sound("the checkpoint"):
             check_states(checkpoint, self)
         state = checkpoint["training"]
-        self._before_resuming = state["since_log"][ranks.rank()]
+        self._before_resuming = state["since_log"][distributed.rank()]
         self._logged_step, self._seconds = state["logged_step"], state["seconds_on_clock"]
         self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
         shown = {str(name): str(value)[:20] for name, value in state["progress"].items()}

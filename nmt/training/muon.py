@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from nmt.settings import Count, Positive, Share
+from nmt.config.types import Count, Positive, Share
 
 # Coefficients of the quintic that moves every singular value in (0, 1] near 1 in a few steps (Jordan et al. 2024)
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)

@@ -18,12 +18,12 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.config.build import may_build
+from nmt.config.types import GROUPS, flat, say
 from nmt.errors import UserError
-from nmt.run.building import may_build
 from nmt.run.checkpoints import BROKEN
-from nmt.run.files import load_config
+from nmt.run.paths import load_config
 from nmt.run.weights import read_checkpoint
-from nmt.settings import GROUPS, flat, say
 from nmt.training.memory import is_out_of_memory
 
 log = logging.getLogger(__name__)

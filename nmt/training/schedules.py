@@ -15,8 +15,8 @@ from pydantic import Field
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
+from nmt.config.types import Count, Positive, Whole
 from nmt.errors import UserError
-from nmt.settings import Count, Positive, Whole
 
 log = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from nmt.config.build import build, build_parts
+from nmt.config.types import GROUPS, flat
 from nmt.errors import UserError, printable
-from nmt.run.building import build, build_parts
-from nmt.run.directory import Run
-from nmt.run.files import score_files
+from nmt.run.paths import score_files
 from nmt.run.provenance import commands_of, provenance, typed
+from nmt.run.run import Run
 from nmt.run.scores import report, training_in, write_scores
 from nmt.run.translation import Translation
-from nmt.settings import GROUPS, flat
 
 
 def cost(steps: int, seconds: float, num_tokens: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
 from torch import Tensor
 
-from nmt import ranks
+from nmt import distributed
 from nmt.data.datamodule import StreamingDataModule
 from nmt.data.streaming import Place
 from nmt.errors import UserError
@@ -55,7 +55,7 @@ def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
     for key, state in (wanted | {key: averaged[key] for key in averaged.keys() & checkpoint.keys()}).items():
         check_like(checkpoint[key], state, key)
     check_like(checkpoint["loops"]["fit_loop"], trainer.fit_loop.state_dict(), "loops")
-    random, before = checkpoint["random"][ranks.rank()], random_state(module.device)
+    random, before = checkpoint["random"][distributed.rank()], random_state(module.device)
     if not 0 <= random["numpy"][2] <= _NUMPY_KEYS:
         raise UserError("the checkpoint's state random.numpy is not as this run would have it")
     try:

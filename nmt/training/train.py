@@ -17,16 +17,17 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from nmt import kernels
+from nmt.config.build import build, build_parts, check, reads_lowercase
+from nmt.config.types import GROUPS, flat, key_of, say
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer, model_files
-from nmt.environment import rank
+from nmt.environment import launch_rank
 from nmt.errors import UserError, command
 from nmt.run import provenance
-from nmt.run.building import build, build_parts, build_translator, check, reads_lowercase
 from nmt.run.data import read_splits
-from nmt.run.files import checkpoint_file, load_config, write_atomically
+from nmt.run.model import build_translator
+from nmt.run.paths import checkpoint_file, load_config, write_atomically
 from nmt.run.weights import load_translator, load_weights
-from nmt.settings import GROUPS, flat, key_of, say
 from nmt.training import launch, resume
 from nmt.training.callbacks import (
     AtomicCheckpointIO,
@@ -98,7 +99,7 @@ def train(
             "model": [str(file) for file in models],
         }
     run_dir = Path(cfg.run_dir)
-    if checkpoint is None and rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
+    if checkpoint is None and launch_rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
     trainer = make_trainer(cfg, run_dir, last_step=step if checkpoint else None)
@@ -337,7 +338,7 @@ def resume_run(
             resumed_with=overrides if changes else (),
             stored_data=stored_data,
         )
-    elif rank() > 0:
+    elif launch_rank() > 0:
         return
     elif scored := scores_after(run_dir, step):
         if idle := [line for line in changes if line.startswith(("decoding.", "metrics."))]:

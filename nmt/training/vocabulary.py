@@ -7,12 +7,12 @@ from typing import Any
 from datasets import Dataset
 from omegaconf import DictConfig
 
-from nmt.data import pairs
+from nmt.config.build import reads_lowercase
+from nmt.data import encoding
 from nmt.data.cache import cached_tokenizer
 from nmt.data.streaming import TextStream
 from nmt.data.tokenizer import NORMALIZATION, Tokenizer
 from nmt.errors import UserError
-from nmt.run.building import reads_lowercase
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +45,9 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
         tgt = (row[1] for row in train.first_pairs(settings.max_pairs))
         tokenizer = Tokenizer.train(src, tgt, **keywords)
     else:
-        some = pairs.sample(train, settings.max_pairs)
+        some = encoding.sample(train, settings.max_pairs)
         tokenizer = cached_tokenizer(
-            lambda: Tokenizer.train(pairs.texts(some, "src"), pairs.texts(some, "tgt"), **keywords),
+            lambda: Tokenizer.train(encoding.texts(some, "src"), encoding.texts(some, "tgt"), **keywords),
             key=hashlib.sha256(repr((some._fingerprint, sorted(keywords.items()))).encode()).hexdigest(),
             cache_dir=config.cache_dir,
             lowercase=lowercase,

@@ -2,6 +2,6 @@
 
 import sys
 
-from nmt.data.grammar.files import main
+from nmt.data.grammar.write import main
 
 sys.exit(main())

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from nmt import alignment, plotting, ranks
+from nmt import alignment, distributed, plotting
 from nmt.attention.masks import padding_mask
+from nmt.config.types import Whole
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import DecodingSettings
@@ -20,7 +21,6 @@ from nmt.errors import UserError
 from nmt.run.aligning import AligningModel
 from nmt.run.history import History
 from nmt.run.translating import TranslatingModel
-from nmt.settings import Whole
 from nmt.training.callbacks.trackers import log_image
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class DrawAlignments(Callback):
             self._weights[row] = each[:T, :S].clone()
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        collected = ranks.united(self._weights)
+        collected = distributed.merge(self._weights)
         self._weights = {}
         if not collected:
             return

@@ -8,7 +8,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback, Timer, TQDMProgressBar
 
-from nmt.training.callbacks.checkpoints import Checkpoints
+from nmt.training.callbacks.saving import Checkpoints
 
 log = logging.getLogger("train")
 

@@ -8,7 +8,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, Timer
 
-from nmt.training.callbacks.checkpoints import Checkpoints
+from nmt.training.callbacks.saving import Checkpoints
 from nmt.training.memory import most_memory
 
 

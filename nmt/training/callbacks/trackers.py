@@ -14,11 +14,11 @@ import numpy as np
 from lightning.pytorch.loggers import MLFlowLogger, WandbLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from nmt.environment import rank
+from nmt.atomic import read_at_most
+from nmt.environment import launch_rank
 from nmt.errors import UserError, install
-from nmt.files import read_at_most
-from nmt.run.files import write_atomically
-from nmt.training.callbacks.writers import tensorboard_writers
+from nmt.run.paths import write_atomically
+from nmt.training.callbacks.tensorboard import tensorboard_writers
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class MLFlow(MLFlowLogger):
         self._id_file, self._artifacts = Path(save_dir) / "mlflow.id", Path(save_dir) / "mlflow"
         tracking_uri = tracking_uri or _STORE
         self._is_own = tracking_uri is None
-        if rank() > 0:
+        if launch_rank() > 0:
             # An unused client: two clients of a new store would both create its tables
             tracking_uri = "http://localhost"
         super().__init__(

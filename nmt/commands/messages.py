@@ -12,8 +12,8 @@ from omegaconf.errors import OmegaConfBaseException
 from nmt.commands.composing import CONFIGS
 from nmt.commands.reference import groups_of
 from nmt.commands.suggesting import suggest
+from nmt.config.types import INTERNAL, key_of
 from nmt.errors import UserError, WriteError, install
-from nmt.settings import INTERNAL, key_of
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
 _EXTRAS = {"hydra/sweeper/optuna": "tuning", "hydra/launcher/submitit": "cluster"}  # what brings a choice

@@ -15,11 +15,11 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from nmt.atomic import check_folder, read_at_most, replacing
+from nmt.config.types import flat, say
 from nmt.errors import UserError, WriteError
-from nmt.files import check_folder, read_at_most, replacing
 from nmt.lines import opener
 from nmt.run.checkpoints import kept_files
-from nmt.settings import flat, say
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from nmt.commands.composing import CONFIGS
-from nmt.environment import rank
+from nmt.environment import launch_rank
 from nmt.errors import UserError
-from nmt.run.files import load_config
+from nmt.run.paths import load_config
 
 
 def started() -> str:
@@ -43,10 +43,10 @@ def agree_on(run_dir: str) -> str:
         return run_dir
     if "TORCHELASTIC_RUN_ID" in os.environ:
         store = _store()
-        if rank() == 0:
+        if launch_rank() == 0:
             store.set("nmt/run_dir", run_dir)
         return store.get("nmt/run_dir").decode()
-    if rank() == 0:
+    if launch_rank() == 0:
         os.environ["NMT_RUN_DIR"] = run_dir
     return os.environ["NMT_RUN_DIR"]
 
@@ -65,7 +65,7 @@ def arguments_for_training(arguments: list[str]) -> list[str]:
     A resumed run may have keys that the default choices lack (`data.path`): each is set by force, and resuming refuses
     those that the run lacks.
     """
-    if rank() > 0:
+    if launch_rank() > 0:
         arguments = [*arguments, "hydra/job_logging=stderr"]
     given = [argument for argument in arguments if argument.startswith("resume=")]
     if not given or given[-1] in ("resume=", "resume=null"):

@@ -15,14 +15,14 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping
 
-from nmt import ranks
+from nmt import distributed
+from nmt.config.types import Count, Positive
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError, WriteError
 from nmt.run.checkpoints import is_kept, kept_file, kept_files
 from nmt.run.weights import read_checkpoint
-from nmt.settings import Count, Positive
 from nmt.training.callbacks.randomness import random_state, set_random_state
-from nmt.training.callbacks.writers import tensorboard_writers
+from nmt.training.callbacks.tensorboard import tensorboard_writers
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Checkpoints(Checkpoint):
             }
         )
         if self._random is not None:
-            set_random_state(self._random[ranks.rank()], pl_module.device)
+            set_random_state(self._random[distributed.rank()], pl_module.device)
             self._random = None
         self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
         self._wait_for_window(trainer)
@@ -154,7 +154,7 @@ class Checkpoints(Checkpoint):
             num_batches=int(trainer.num_training_batches),
             validation_due=self._validation_due,
         )
-        checkpoint["random"] = ranks.gathered(random_state(pl_module.device))
+        checkpoint["random"] = distributed.gather(random_state(pl_module.device))
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         self._random = checkpoint["random"]

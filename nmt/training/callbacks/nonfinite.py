@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from nmt import ranks
+from nmt import distributed
 from nmt.data.batching import Batch
 from nmt.errors import UserError, WriteError
 
@@ -36,19 +36,19 @@ class StopOnNonfinite(Callback):
         if stepped and getattr(trainer.precision_plugin, "scaler", None) is None:
             values["gradient norm"] = pl_module.grad_norm
         # A rank that ended alone would leave the others waiting for its gradients.
-        if not ranks.all_true(torch.stack(list(values.values())).isfinite().all()):
+        if not distributed.all_true(torch.stack(list(values.values())).isfinite().all()):
             self._stop(trainer, {name: float(value) for name, value in values.items()})
         if stepped:
             self._rows.clear()
 
     def _stop(self, trainer: L.Trainer, values: dict[str, float]) -> None:
-        each_rank = ranks.gathered((values, torch.cat(self._rows).tolist()))
+        each_rank = distributed.gather((values, torch.cat(self._rows).tolist()))
         found_values = [pair for values, _ in each_rank for pair in values.items()]
         [name, value] = next(pair for pair in found_values if not math.isfinite(pair[1]))
         rows = [row for _, rows in each_rank for row in rows]
         found = {"step": trainer.global_step, "epoch": trainer.current_epoch, name: str(value), "rows": rows}
         left = f"named in {self.file}"
-        if ranks.rank() == 0:
+        if distributed.rank() == 0:
             try:
                 self.file.write_text(json.dumps(found) + "\n", "utf-8")
             except OSError as error:  # why the run ends is said all the same

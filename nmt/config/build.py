@@ -14,12 +14,8 @@ from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
-from nmt import kernels
-from nmt.attention import Attention
-from nmt.data.tokenizer import Tokenizer
+from nmt.config.types import check_value, say
 from nmt.errors import UserError
-from nmt.models.base import Translator
-from nmt.settings import check_value, say
 
 # What may be built under each name: the module that defines it, and its base class or, after =, a pattern of its name
 _ENCODER = ("nmt.encoders nmt.encoders.base.Encoder",)
@@ -184,31 +180,6 @@ def _key(config: DictConfig, name: str) -> str:
     """The dotted key of a setting; of a reference to another setting, as `${data.path}`, that one's."""
     reference = re.fullmatch(r"\$\{([\w.]+)\}", str(OmegaConf.to_container(config, resolve=False)[name]))  # type: ignore[index,call-overload]
     return reference[1] if reference else config._get_full_key(name)
-
-
-def build_translator(config: DictConfig, tokenizer: Tokenizer, *, trusted: Sequence[str] = ()) -> Translator:
-    """The model of a configuration's `model` node, with what follows from the vocabulary passed in."""
-    translator = build(
-        config,
-        "model",
-        trusted=trusted,
-        src_vocab_size=tokenizer.src_vocab_size,
-        tgt_vocab_size=tokenizer.tgt_vocab_size,
-        joint_vocabulary=tokenizer.joint,
-        separator_id=tokenizer.separator_id,
-        pad_id=tokenizer.pad_id,
-        bos_id=tokenizer.bos_id,
-        eos_id=tokenizer.eos_id,
-    )
-    if not isinstance(translator, Translator):  # of a trusted module
-        raise UserError(f"model._target_={config._target_} is no translator")
-    return translator
-
-
-def quantise(translator: Translator) -> None:
-    """Let the linear maps of a translator multiply in bytes (`nmt.kernels.int8`), for good; the attention
-    mechanisms of `nmt.attention` stay as they are. Raises UserError where it is not on a CPU."""
-    kernels.quantise(translator, leave=Attention)
 
 
 def reads_lowercase(data: Any) -> bool:

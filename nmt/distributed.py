@@ -11,7 +11,7 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def gathered(value: Any) -> list[Any]:
+def gather(value: Any) -> list[Any]:
     """Every rank's value, in the order of ranks, on every rank. All must call it."""
     if not dist.is_initialized():
         return [value]
@@ -20,9 +20,9 @@ def gathered(value: Any) -> list[Any]:
     return values
 
 
-def united(part: dict[int, Any]) -> dict[int, Any]:
+def merge(part: dict[int, Any]) -> dict[int, Any]:
     """The union of every rank's dictionary by example, in order, on every rank."""
-    return dict(sorted((row, value) for each in gathered(part) for row, value in each.items()))
+    return dict(sorted((row, value) for each in gather(part) for row, value in each.items()))
 
 
 def all_true(value: Tensor) -> bool:
@@ -34,6 +34,6 @@ def all_true(value: Tensor) -> bool:
     return bool(agreed)
 
 
-def summed(*numbers: float) -> list[float]:
+def sum_over_ranks(*numbers: float) -> list[float]:
     """The sums of each of these numbers over all ranks, in the order of ranks. All must call it."""
-    return [sum(each) for each in zip(*gathered(numbers), strict=True)]
+    return [sum(each) for each in zip(*gather(numbers), strict=True)]

@@ -17,13 +17,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.composing import CONFIGS
-from nmt.commands.settings import OF_TRAINING
 from nmt.commands.suggesting import settings_of, suggest
 from nmt.comparison.runs import read_runs
+from nmt.config.commands import OF_TRAINING
+from nmt.config.types import key_of
 from nmt.errors import UserError, install
 from nmt.export import NEEDS
-from nmt.run.files import check_folders, check_run, load_config, stored_settings
-from nmt.settings import key_of
+from nmt.run.paths import check_folders, check_run, load_config, stored_settings
 
 OF_OTHER_MEASUREMENTS = (
     *("attentions", "variants", "compare", "corpora", "speedrun", "target", "startup"),

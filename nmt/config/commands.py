@@ -8,8 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict, is_typeddict
 
-from nmt.alignment import Units
-from nmt.settings import Count, NonNegative, Positive, Seed, Share, Whole, check_value
+from nmt.config.types import Count, NonNegative, Positive, Seed, Share, Units, Whole, check_value
 
 # Settings of the data that only training reads
 OF_TRAINING = ("max_length", "max_ratio", "max_tokens", "streaming", "buffer_pairs", "tokenizer")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from nmt.alignment import SEPARATOR
 from nmt.data.delimited import Cells, csv_cells, delimiter, is_quoted, tsv_cells
-from nmt.data.layout import Files, Languages, some
+from nmt.data.find import Files, Languages, some
 from nmt.errors import UserError
 from nmt.lines import decode, opened, raw_lines
 

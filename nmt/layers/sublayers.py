@@ -8,13 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from nmt.layers.dropout import Dropout
-from nmt.layers.multi_head import (
-    CrossAttention,
-    KeysValues,
-    LayerSettings,
-    SelfAttention,
-    linear,
-)
+from nmt.layers.transformer_attention import CrossAttention, KeysValues, LayerSettings, SelfAttention, linear
 
 
 class Residual(nn.Module):

@@ -9,21 +9,22 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import alignment, metrics
+from nmt.config.build import build, build_parts, reads_lowercase
+from nmt.config.types import SPLITS
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import BEAM, DecodingSettings
 from nmt.errors import UserError
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.aligning import AligningModel
-from nmt.run.building import build, build_parts, quantise, reads_lowercase
-from nmt.run.checks import check_case
 from nmt.run.data import read_whole, references_of, stored_data
 from nmt.run.device import pick_device
-from nmt.run.files import checkpoint_file, files_to_average, load_config
+from nmt.run.limits import check_case
+from nmt.run.model import quantise
+from nmt.run.paths import checkpoint_file, files_to_average, load_config
 from nmt.run.translating import TranslatingModel
 from nmt.run.translation import Translation
 from nmt.run.weights import load_translator
-from nmt.settings import SPLITS
 
 
 class Run(TranslatingModel, AligningModel):

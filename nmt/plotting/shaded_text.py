@@ -7,7 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nmt.alignment.documents import SEPARATOR, sentence_weights, sentences_of
+from nmt.alignment.importance import SEPARATOR, sentence_weights, sentences_of
 from nmt.plotting.fonts import extent, font_families, missing_glyphs_logged
 from nmt.plotting.sentence import drawable, fitting, shortened
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nmt.alignment import format_pharaoh
+from nmt.atomic import write_together
 from nmt.data.grammar.sentences import MIN_WORDS, Pair, corpus
 from nmt.errors import UserError
-from nmt.files import write_together
 
 FORMATS = ("text", "jsonl", "tsv", "csv", "parquet")
 _COLUMNS = ["en", "vi", "alignment"]

@@ -9,9 +9,9 @@ from nmt.decoders import TransformerDecoder
 from nmt.encoders import TransformerEncoder
 from nmt.errors import UserError
 from nmt.layers.positions import LearnedPositions, SinusoidalPositions
-from nmt.layers.transformer import DecoderLayer, EncoderLayer
+from nmt.layers.sublayers import DecoderLayer, EncoderLayer
 from nmt.models import EncoderDecoder
-from nmt.run.directory import Run
+from nmt.run.run import Run
 from nmt.run.translating import MOST_PIECES
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from nmt import metrics, plotting, ranks
+from nmt import distributed, metrics, plotting
+from nmt.config.types import Whole
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
 from nmt.errors import UserError
 from nmt.run.data import references_of
-from nmt.settings import Whole
 from nmt.training.callbacks.trackers import log_image, log_table
 
 
@@ -62,7 +62,7 @@ class ScoreValidation(Callback):
                 ) from error
             texts = data.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
             translations.update(zip(batch.indices.tolist(), texts, strict=True))
-        translations = ranks.united(translations)
+        translations = distributed.merge(translations)
         rows = sorted(translations)
         references = references_of(data.val_text.select(rows))
         scores = metrics.score_with(

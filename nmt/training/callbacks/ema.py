@@ -8,8 +8,8 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+from nmt.config.types import Count, Share
 from nmt.errors import UserError
-from nmt.settings import Count, Share
 
 
 class ExponentialMovingAverage(Callback):
