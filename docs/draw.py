@@ -46,7 +46,7 @@ def main(run_dir: Path, documents: Path) -> None:
     figure = plotting.bleu_by_length(lengths["buckets"], scores, lengths["num_sentences"])
     plotting.to_png(figure, PICTURES / "multi30k_lengths.png")
     axes = records.load("growth")["growth"] | records.load("growth_corpora")["growth"]
-    plotting.to_png(plotting.growth(growth_curves(axes)), PICTURES / "growth.png")
+    plotting.to_png(plotting.growth_panels(growth_curves(axes)), PICTURES / "growth.png")
     for file in PICTURES.iterdir():
         if file.stat().st_size > MOST_BYTES:
             sys.exit(f"{file} has {file.stat().st_size:,} bytes, more than {MOST_BYTES:,}")

@@ -21,7 +21,7 @@ def json_text(value: Any) -> str:
     return TypeAdapter(Any).dump_json(value, indent=2).decode() + "\n"
 
 
-def markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """One line that Markdown shows as it is, HTML included. The | of tables is left to the caller."""
     return re.sub(r"([\\`*\[\]])", r"\\\1", printable(text)).replace("<", "&lt;")
 

@@ -22,8 +22,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from nmt.commands import early_checks, entry
-from nmt.commands.arguments import prepare
-from nmt.config.commands import settle
+from nmt.commands.arguments import prepare_arguments
+from nmt.config.commands import check_settings
 from nmt.config.types import key_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,11 +115,11 @@ def run_composed(name: str, *overrides: str, **where: Any) -> Ended:
 
     def task() -> None:
         with entry.errors_in_one_line(name):
-            given = prepare(last_of_each(overrides), name)
+            given = prepare_arguments(last_of_each(overrides), name)
             cfg = compose(name, *given, *(["name=composed"] if name == "train" else []))
-            settle(cfg, name)
+            check_settings(cfg, name)
             early_checks.check_additions(cfg, name, given)
-            getattr(early_checks, name)(cfg, given)
+            getattr(early_checks, f"check_{name}")(cfg, given)
             importlib.import_module(f"nmt.commands.{name}").main(cfg)
 
     return _ended(task, name, overrides, **where)

@@ -20,7 +20,7 @@ from nmt.commands import align as align_command
 from nmt.commands import early_checks
 from nmt.commands import translate as translate_command
 from nmt.commands.arguments import quoted
-from nmt.config.commands import settle, text_settings
+from nmt.config.commands import check_settings, text_settings
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
@@ -97,16 +97,16 @@ def files(tmp_path) -> dict[str, str]:
 def align(**settings):
     overrides = [quoted(f"{key}={value}", text_settings("align")) for key, value in settings.items()]
     cfg = compose("align", *overrides)
-    settle(cfg, "align")
-    early_checks.align(cfg, overrides)
+    check_settings(cfg, "align")
+    early_checks.check_align(cfg, overrides)
     return align_command.align(cfg)
 
 
 def translate(**settings):
     overrides = [quoted(f"{key}={value}", text_settings("translate")) for key, value in settings.items()]
     cfg = compose("translate", *overrides)
-    settle(cfg, "translate")
-    early_checks.translate(cfg, overrides)
+    check_settings(cfg, "translate")
+    early_checks.check_translate(cfg, overrides)
     translate_command.translate(cfg)
 
 

@@ -10,7 +10,7 @@ from tokenizers import pre_tokenizers
 
 from nmt import Run, alignment, analysis, plotting
 from nmt.analysis import (
-    Attentions,
+    LayerAttentions,
     from_transformers,
     head_importance,
     head_measures,
@@ -68,9 +68,9 @@ def test_outputs_without_attention_are_refused_with_what_to_do():
     with pytest.raises(UserError, match="give target_tokens"):
         from_transformers(both, [["a"]])
     with pytest.raises(ValueError, match="there are 1 target and 2 source tokens"):
-        Attentions("cross", np.ones((1, 1, 2, 2)), ("a", "b"), ("c",))
+        LayerAttentions("cross", np.ones((1, 1, 2, 2)), ("a", "b"), ("c",))
     with pytest.raises(ValueError, match="a kind is one of"):
-        Attentions("self", np.ones((1, 1, 1, 1)), ("a",), ("a",))
+        LayerAttentions("self", np.ones((1, 1, 1, 1)), ("a",), ("a",))
 
 
 # ------------------------------------------------------------------------------------------------------ words, measures
@@ -139,14 +139,14 @@ def test_words_of_byte_level_pieces_are_those_of_the_text(text, special):
 def test_ascii_tokens_without_marks_are_words_unless_told():
     assert words_of(["un", "believ", "able"]) == (["un", "believ", "able"], [0, 1, 2])
     assert words_of(["un", "believ", "able"], byte_level=True) == (["unbelievable"], [0, 0, 0])
-    head = Attentions("decoder", np.full((1, 1, 2, 2), 0.5), ("un", "able"), ("un", "able"))
+    head = LayerAttentions("decoder", np.full((1, 1, 2, 2), 0.5), ("un", "able"), ("un", "able"))
     assert analysis.between_words(head, byte_level=True).weights.tolist() == [[[[1.0]]]]
 
 
 def test_between_words_sums_sources_and_averages_targets():
     weights = softmax_rows(2, 2, 3, 4).double().numpy()
     between = analysis.between_words(
-        Attentions("cross", weights, ("▁a", "▁b", "c", "</s>"), ("▁x", "y", "</s>"))
+        LayerAttentions("cross", weights, ("▁a", "▁b", "c", "</s>"), ("▁x", "y", "</s>"))
     )
     assert (between.source, between.target) == (("a", "bc", "</s>"), ("xy", "</s>"))
     head = weights[1, 0]
@@ -156,7 +156,7 @@ def test_between_words_sums_sources_and_averages_targets():
 
 def test_measures_equal_loops():
     texts = [
-        Attentions("encoder", softmax_rows(2, 2, n, n).double().numpy(), tokens, tokens)
+        LayerAttentions("encoder", softmax_rows(2, 2, n, n).double().numpy(), tokens, tokens)
         for n, tokens in ((4, ("[CLS]", "a", "b", "[SEP]")), (3, ("[CLS]", "[SEP]", "c")))
     ]
     found = head_measures(texts)
@@ -208,10 +208,12 @@ def test_measures_equal_loops():
 
 
 def test_a_single_head_between_two_texts_has_no_neighbours():
-    found = head_measures([Attentions("cross", softmax_rows(1, 1, 2, 3).numpy(), tuple("abc"), tuple("xy"))])
+    found = head_measures(
+        [LayerAttentions("cross", softmax_rows(1, 1, 2, 3).numpy(), tuple("abc"), tuple("xy"))]
+    )
     assert all(np.isnan(found[name]).all() for name in ("previous", "next", "similarity", "most_similar"))
     assert "–" in head_table(
-        [Attentions("cross", softmax_rows(1, 1, 2, 3).numpy(), tuple("abc"), tuple("xy"))]
+        [LayerAttentions("cross", softmax_rows(1, 1, 2, 3).numpy(), tuple("abc"), tuple("xy"))]
     )
     with pytest.raises(ValueError, match="no text"):
         head_measures([])

@@ -23,7 +23,7 @@ from nmt.benchmark.corpora import Start
 from nmt.commands import benchmark as command
 from nmt.commands import early_checks, growth, speedrun, starts
 from nmt.config.build import build
-from nmt.config.commands import settle
+from nmt.config.commands import check_settings
 from nmt.data.batching import Batch, TokenBatchSampler, collate
 from nmt.errors import UserError
 from nmt.training.module import TranslationModule
@@ -290,7 +290,7 @@ def test_memory_is_the_most_that_was_held_at_once():
         for _ in range(3):
             torch.ones(size // 4).mul_(2)
 
-    memory = benchmark.peak_memory(work, torch.device("cpu"))
+    memory = benchmark.peak_memory_of(work, torch.device("cpu"))
     if memory is None:
         pytest.skip("this system does not tell")
     assert size <= memory < 1.5 * size
@@ -314,7 +314,7 @@ def test_ratios_are_taken_turn_by_turn_and_between_files_at_their_extremes():
 def test_two_results_without_a_variant_in_common_are_not_compared():
     one, other = ({"machine": {}, "variants": {name: {"measures": {}}}} for name in ("gru", "lstm"))
     with pytest.raises(ValueError, match="gru; lstm"):
-        benchmark.compare(one, other)
+        benchmark.ratio_table(one, other)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_two_results_without_a_variant_in_common_are_not_compared():
 def test_a_file_that_holds_no_measurements_is_named(text, tmp_path):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(UserError, match=r"a\.json.* was not written by benchmark\.py"):
-        command.compare(_files(tmp_path / "a.json"))
+        command.print_ratios(_files(tmp_path / "a.json"))
 
 
 # --- the command ----------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_pa
         assert all(len(measures[key]["values"]) == 2 for key in ("efficiency", "beam_sentences_per_second"))
     for text in ("ratio to luong_dot", "training, target tokens/s", "padding", "torch"):
         assert text in printed
-    command.compare(_files(tmp_path / "result.json"))
+    command.print_ratios(_files(tmp_path / "result.json"))
     assert "1.000" in capsys.readouterr().out
 
 
@@ -493,15 +493,15 @@ def test_what_cannot_be_measured_is_refused_before_any_work(overrides, message):
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
         with pytest.raises(UserError, match=message):  # noqa: PT012
-            settle(cfg, "benchmark")
-            early_checks.benchmark(cfg, overrides)
+            check_settings(cfg, "benchmark")
+            early_checks.check_benchmark(cfg, overrides)
             command.benchmark(cfg, overrides)
 
 
 @pytest.mark.parametrize("given", ["1000", "[a]", "[0]", "[true]"])
 def test_sizes_of_corpora_are_a_list_of_numbers(given):
     with pytest.raises(UserError, match=r"^corpora=.*: Input should be"):
-        settle(compose(f"corpora={given}"), "benchmark")
+        check_settings(compose(f"corpora={given}"), "benchmark")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from nmt.comparison.runs import (
     label_systems,
     read_run,
 )
-from nmt.config.commands import settle
+from nmt.config.commands import check_settings
 from nmt.errors import UserError
 from nmt.run.paths import find_runs
 from tests.commands import run, unread
@@ -118,8 +118,8 @@ def sweep(tmp_path) -> Sweep:
 def compare(*overrides: str) -> dict:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("compare", overrides=[*FAST, *overrides])
-    settle(cfg, "compare")
-    early_checks.compare(cfg, overrides)
+    check_settings(cfg, "compare")
+    early_checks.check_compare(cfg, overrides)
     return compare_command.compare(cfg)
 
 

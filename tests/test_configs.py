@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 
 from nmt.commands import early_checks
 from nmt.commands.arguments import quoted
-from nmt.config.build import check
-from nmt.config.commands import settle, text_settings
+from nmt.config.build import check_buildable
+from nmt.config.commands import check_settings, text_settings
 from nmt.errors import UserError
 from nmt.run.model import build_translator
 from nmt.training.checks import check_stream
@@ -113,13 +113,13 @@ def test_a_choice_that_could_not_take_effect_does_not_compose(overrides):
 )
 def test_what_could_not_take_effect_is_refused(overrides):
     with pytest.raises(UserError, match=r"= has no effect with.*: leave it out"):
-        early_checks.train(compose(*overrides), overrides)
+        early_checks.check_train(compose(*overrides), overrides)
 
 
 def test_a_missing_tokenizer_model_is_refused_with_the_other_settings():
     overrides = ["data.tokenizer.model=missing.model"]
     with pytest.raises(UserError, match=r"^missing\.model: no such file"):
-        early_checks.train(compose(*overrides), overrides)
+        early_checks.check_train(compose(*overrides), overrides)
 
 
 def test_a_stream_of_pairs_that_fill_a_batch_each_is_not_dealt_to_two_processes():
@@ -327,7 +327,7 @@ REFUSED = {
 
 def settled(name: str, *overrides: str):
     cfg = compose(*(quoted(each, text_settings(name)) for each in overrides), name=name)
-    settle(cfg, name)
+    check_settings(cfg, name)
     return cfg
 
 
@@ -344,9 +344,9 @@ def checked(name: str, *overrides: str) -> None:
         "metrics",
         "decoding",
     ):
-        check(cfg.get(group), group)
+        check_buildable(cfg.get(group), group)
     if name == "train" and cfg.data.get("path") is None:
-        check(cfg.data)
+        check_buildable(cfg.data)
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -366,7 +366,7 @@ def test_macro_f1_by_hand_and_its_labels():
     assert found["classes"] == pytest.approx({"a": 80, "b": 50, "c c": 100})
     assert found["score"] == pytest.approx(230 / 3)
     assert found["ci"] > 0
-    shares = plotting.confusion(labels, table).axes[0].images[0].get_array()
+    shares = plotting.confusion_heatmap(labels, table).axes[0].images[0].get_array()
     np.testing.assert_allclose(shares, [[2 / 3, 1 / 3, 0, 0], [0, 0.5, 0, 0.5], [0, 0, 1, 0]])
 
 

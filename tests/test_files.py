@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt.atomic import json_text, replacing
-from nmt.run.scores import report, write_scores
+from nmt.run.scores import score_lines, write_scores
 
 
 def write_half(path: Path) -> None:
@@ -48,4 +48,4 @@ def test_scores_that_are_no_number_are_null(tmp_path):
 
 def test_a_report_tells_precision_from_recall():
     scores = {"aer": {"score": 0.1, "precision": 0.2, "recall": 0.3}, "num_sentences": 5}
-    assert report(scores) == "AER  0.100  precision 0.200  recall 0.300"
+    assert score_lines(scores) == "AER  0.100  precision 0.200  recall 0.300"

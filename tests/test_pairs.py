@@ -80,9 +80,9 @@ def test_lengths_are_those_of_the_rows(corpus, tokenizer):
 
 
 def test_a_sample_reaches_from_the_first_pair_to_the_last(corpus):
-    assert encoding.sample(corpus, 30) is corpus
-    assert encoding.sample(corpus, 1000) is corpus
-    some = list(encoding.texts(encoding.sample(corpus, 4), "src"))
+    assert encoding.sample_rows(corpus, 30) is corpus
+    assert encoding.sample_rows(corpus, 1000) is corpus
+    some = list(encoding.texts(encoding.sample_rows(corpus, 4), "src"))
     assert some == [LINES[n][0] for n in (0, 10, 19, 29)]
 
 

@@ -231,7 +231,7 @@ def test_bleu_by_length_has_a_line_for_each_run_with_gaps_where_there_are_no_sen
 
 def test_growth_is_drawn_in_panels_with_logarithmic_axes():
     curves = {"pieces/s": [(10, 50.0), (1000, 5.0)], "memory, MiB": [(10, 1.0)]}
-    figure = plotting.growth({"lengths": curves, "widths": curves, "pairs": {"memory, MiB": []}})
+    figure = plotting.growth_panels({"lengths": curves, "widths": curves, "pairs": {"memory, MiB": []}})
     assert [axes.get_xlabel() for axes in figure.axes] == ["lengths", "widths", "pairs"]
     assert (
         {axes.get_xscale() for axes in figure.axes} == {axes.get_yscale() for axes in figure.axes} == {"log"}

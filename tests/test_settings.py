@@ -13,11 +13,11 @@ from omegaconf import OmegaConf
 
 from nmt import environment
 from nmt.commands import suggesting
-from nmt.commands.arguments import prepare, quoted
+from nmt.commands.arguments import prepare_arguments, quoted
 from nmt.commands.reference import help_of
 from nmt.commands.suggesting import suggest
-from nmt.config.build import PLACES, build, check, errors_of, may_build
-from nmt.config.commands import OF_COMMANDS, settle
+from nmt.config.build import PLACES, build, check_buildable, errors_of, may_build
+from nmt.config.commands import OF_COMMANDS, check_settings
 from nmt.config.types import GROUPS, Count, check_value
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
@@ -81,8 +81,8 @@ def test_variables_of_a_launcher_and_of_an_unseeded_bootstrap_pass(monkeypatch):
 def test_the_settings_of_every_choice_are_what_is_declared(choice):
     overrides = [choice, "run_dir=x", "name=x", *NEEDS.get(choice, NEEDS.get(choice.split("=")[0], []))]
     cfg = compose("train", *overrides)
-    settle(cfg, "train")
-    check(cfg)
+    check_settings(cfg, "train")
+    check_buildable(cfg)
 
 
 @pytest.mark.parametrize("name", OF_COMMANDS)
@@ -90,13 +90,13 @@ def test_a_command_declares_each_setting_of_its_own(name):
     groups = {group.name for group in GROUPS}
     own = {key for key in OmegaConf.load(CONFIGS / f"{name}.yaml") if key not in ("defaults", "hydra")}
     assert own == set(OF_COMMANDS[name].__annotations__) - groups
-    settle(compose(name), name)
+    check_settings(compose(name), name)
 
 
 def test_what_a_setting_may_be_is_said_in_words_apart():
     cfg = compose("demo", "run=[]")
     with pytest.raises(UserError, match="valid string, or List should have at least 1 item"):
-        settle(cfg, "demo")
+        check_settings(cfg, "demo")
 
 
 def test_the_table_of_groups_is_what_is_on_the_disk():
@@ -157,11 +157,11 @@ def test_a_sweep_is_over_text_in_quotes():
 
 
 def test_a_choice_needs_no_plus():
-    assert prepare(["+attention=bahdanau"], "train") == ["attention=bahdanau"]
+    assert prepare_arguments(["+attention=bahdanau"], "train") == ["attention=bahdanau"]
 
 
 def test_options_may_stand_between_settings():
-    assert prepare(["seed=1", "-m", "--config-dir", "é", "kernels=fast"], "train") == [
+    assert prepare_arguments(["seed=1", "-m", "--config-dir", "é", "kernels=fast"], "train") == [
         "-m", "--config-dir", "é", "seed=1", "kernels=fast",
     ]  # fmt: skip
 
@@ -189,7 +189,7 @@ def test_options_may_stand_between_settings():
 )
 def test_arguments_that_are_no_settings_are_refused(command, given, fragments):
     with pytest.raises(UserError) as refusal:
-        prepare(given, command)
+        prepare_arguments(given, command)
     for fragment in fragments:
         assert fragment in str(refusal.value)
 
@@ -198,7 +198,7 @@ def test_a_run_directory_alone_is_said_with_its_key(tmp_path):
     (tmp_path / "config.yaml").touch()
     for command, key in (("train", "resume"), ("translate", "run"), ("compare", "runs")):
         with pytest.raises(UserError, match=f"{key}={tmp_path}"):
-            prepare([str(tmp_path)], command)
+            prepare_arguments([str(tmp_path)], command)
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def test_a_run_may_build_nothing_else(target):
     places = [{"a": [[{"_target_": target}]]}, *({place: {"_target_": target}} for place in PLACES)]
     for hidden in places:
         with pytest.raises(UserError, match="a run may not build this") as caught:
-            check(OmegaConf.create(hidden))
+            check_buildable(OmegaConf.create(hidden))
         assert "trusted" not in str(caught.value)
 
 
@@ -431,7 +431,7 @@ def test_a_run_may_build_nothing_else(target):
 def test_types_are_checked_before_anything_is_built(settings, message):
     target = {"_target_": "nmt.attention.MonotonicLocalAttention", "_partial_": True}
     with pytest.raises(UserError, match=message):
-        check(OmegaConf.create({"attention": target | settings}))
+        check_buildable(OmegaConf.create({"attention": target | settings}))
 
 
 def test_a_part_is_called_later_only_where_that_is_expected():

@@ -19,7 +19,7 @@ from tests.commands import ROOT, run
 
 @pytest.fixture
 def model():
-    return plain.Translator(vocab_size=20, size=8, dropout=0.0).eval()
+    return plain.PlainTranslator(vocab_size=20, size=8, dropout=0.0).eval()
 
 
 def test_what_is_read_at_once_is_what_is_read_in_steps_whatever_the_padding(model):
@@ -61,7 +61,7 @@ def test_the_plain_loop_learns_by_heart():
     recipe = Recipe(
         vocab_size=150, size=48, dropout=0.0, lr=0.01, warmup_steps=10, num_epochs=25, max_tokens=128
     )
-    found = list(plain.train(given, recipe, seed=1))
+    found = list(plain.train_plain(given, recipe, seed=1))
     assert [step for step, _ in found] == [found[0][0] * epoch for epoch in range(1, 26)]
     assert found[-1][1] > 50
 

@@ -201,7 +201,7 @@ def test_a_table_and_a_picture_reach_every_logger_that_takes_them():
     trackers.log_image(trainer, "a", np.zeros((2, 3, 3), np.uint8), 5)
     trackers.log_table(trainer, "b", ("", "c"), [("0", "x|y")], 6)
     assert given == [("a", (2, 3, 3), 5), ("b", ["", "c"], [["0", "x|y"]], 6)]
-    assert trackers.markdown(("", "c"), [("0", "x|y")]) == "| | c |\n|---|---|\n| 0 | x&#124;y |"
+    assert trackers.markdown_table(("", "c"), [("0", "x|y")]) == "| | c |\n|---|---|\n| 0 | x&#124;y |"
 
 
 @pytest.mark.slow

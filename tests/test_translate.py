@@ -206,7 +206,7 @@ def test_weights_of_each_line_are_read_back(run_dir, tmp_path):
     file = tmp_path / "weights.npz"
     translate(run=run_dir, input=lines, output=tmp_path / "out", weights=file, block_size=2)
     found = Run.load(run_dir).translate(lines.read_text("utf-8").splitlines())
-    for (weights, source, target), each in zip(alignment.read_weights(file), found, strict=True):
+    for (weights, source, target), each in zip(alignment.read_arrays(file), found, strict=True):
         np.testing.assert_allclose(weights, each.weights, atol=1e-6)
         assert source == [word[:40] for word in each.source_words]
         assert target == [word[:40] for word in each.target_words]
@@ -292,7 +292,7 @@ def test_a_line_without_end_has_links_but_no_weights(run_dir, tmp_path, monkeypa
     files = {"output": tmp_path / "out", "weights": tmp_path / "w.npz", "page": tmp_path / "p.html"}
     translate(run=run_dir, input=written(tmp_path / "in", line, "a"), **files)
     assert "line 1 is too long: it has links, but no weights" in caplog.text
-    shapes = [weights.shape for weights, *_ in alignment.read_weights(files["weights"])]
+    shapes = [weights.shape for weights, *_ in alignment.read_arrays(files["weights"])]
     assert shapes[0] == (0, 0) != shapes[1]
 
 

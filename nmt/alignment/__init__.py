@@ -4,7 +4,7 @@ A link (i, j) joins source word i and target word j, both from 0 over whitespace
 [target words, source words] once they are between words: NumPy arrays or tensors of any origin.
 """
 
-from nmt.alignment.arrays import read_weights, saving_weights
+from nmt.alignment.arrays import read_arrays, saving_weights
 from nmt.alignment.importance import (
     SEPARATOR,
     Importance,

@@ -45,7 +45,7 @@ def saving_weights(path: Path) -> Iterator[Callable[..., None]]:
                     shutil.copyfileobj(files[name], member)
 
 
-def read_weights(path: str | Path) -> Iterator[tuple[NDArray[np.float32], list[str], list[str]]]:
+def read_arrays(path: str | Path) -> Iterator[tuple[NDArray[np.float32], list[str], list[str]]]:
     """Weights [T, S], source and target labels of each sentence of a file that `weights=FILE.npz` wrote."""
     with np.load(path) as arrays:
         weights, source, target = (arrays[name] for name in ("weights", "source", "target"))

@@ -15,7 +15,7 @@ KINDS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)
-class Attentions:
+class LayerAttentions:
     """Weights [L, K, T, S] of L layers of K heads: each of T target tokens attends to S source tokens.
 
     kind: encoder or decoder (of a text to itself), or cross. Raises ValueError where tokens do not fit the weights.
@@ -43,7 +43,7 @@ def from_transformers(
     mask: Any = None,
     target_tokens: Sequence[Sequence[str]] | None = None,
     target_mask: Any = None,
-) -> list[dict[str, Attentions]]:
+) -> list[dict[str, LayerAttentions]]:
     """The attentions in the outputs of a Hugging Face model, by kind, one dict for each text of the batch.
 
     tokens: each text's, padding included, as `tokenizer.convert_ids_to_tokens` gives them; mask: its `attention_mask`
@@ -89,14 +89,14 @@ def _real_tokens(tokens: Sequence[Sequence[str]], mask: Any) -> list[dict[int, s
     ]
 
 
-def _of_text(kind: str, layers: list[Any], source: dict[int, str], target: dict[int, str]) -> Attentions:
+def _of_text(kind: str, layers: list[Any], source: dict[int, str], target: dict[int, str]) -> LayerAttentions:
     weights = torch.stack(layers).detach().float().cpu().numpy()  # [L, K, T, S], padding included
     real = weights[:, :, list(target)][..., list(source)]
-    return Attentions(kind, real, tuple(source.values()), tuple(target.values()))
+    return LayerAttentions(kind, real, tuple(source.values()), tuple(target.values()))
 
 
 @torch.inference_mode()
-def from_run(run: Run, source: str, target: str) -> dict[str, Attentions]:
+def from_run(run: Run, source: str, target: str) -> dict[str, LayerAttentions]:
     """The attentions of a run over a pair, the target being forced: between pieces, ends of sentence included.
 
     Row t of the decoder's is of the piece that step t reads, from the beginning of the sentence on. A kind that the
@@ -113,13 +113,15 @@ def from_run(run: Run, source: str, target: str) -> dict[str, Attentions]:
         "cross": (found.cross, read, written),
     }
     return {
-        kind: Attentions(kind, weights[0].float().cpu().numpy(), tuple(source_pieces), tuple(target_pieces))
+        kind: LayerAttentions(
+            kind, weights[0].float().cpu().numpy(), tuple(source_pieces), tuple(target_pieces)
+        )
         for kind, (weights, source_pieces, target_pieces) in given.items()
         if weights is not None
     }
 
 
-def to_bertviz(attentions: dict[str, Attentions]) -> dict[str, Any]:
+def to_bertviz(attentions: dict[str, LayerAttentions]) -> dict[str, Any]:
     """One text for BertViz, the keyword arguments of its views: `bertviz.model_view(**to_bertviz(each))`."""
     layers = {
         kind: tuple(torch.from_numpy(layer).unsqueeze(0) for layer in each.weights)

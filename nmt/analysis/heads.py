@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from nmt import alignment
-from nmt.analysis.attentions import Attentions
+from nmt.analysis.attentions import LayerAttentions
 from nmt.analysis.words import SPECIAL
-from nmt.attention import MultiHeadAttention as RecurrentHeads
+from nmt.attention import MultiHeadAttention
 from nmt.attention.masks import padding_mask
 from nmt.comparison.tables import aligned
-from nmt.layers.transformer_attention import MultiHeadAttention
+from nmt.layers.transformer_attention import TransformerAttention
 from nmt.run.run import Run
 
 MEASURES = (
@@ -29,7 +29,7 @@ MEASURES = (
 )
 
 
-def head_measures(texts: Sequence[Attentions]) -> dict[str, NDArray[np.floating]]:
+def head_measures(texts: Sequence[LayerAttentions]) -> dict[str, NDArray[np.floating]]:
     """Means [L, K] over the rows of all texts (diagonality: over texts), and which head is most alike.
 
         previous = a_{t,t-1}        next = a_{t,t+1}        first = a_{t,0}        separators = sum of a_tj, j special,
@@ -80,7 +80,7 @@ def _similarity(heads: NDArray[np.floating]) -> NDArray[np.floating]:
     return found
 
 
-def head_table(texts: Sequence[Attentions]) -> str:
+def head_table(texts: Sequence[LayerAttentions]) -> str:
     """`head_measures` as a Markdown table, a line for each head."""
     measures = head_measures(texts)
     num_layers, num_heads = measures["entropy"].shape
@@ -108,9 +108,9 @@ def head_importance(
     whole = _loss(run, sources, targets)
     found = {}
     for name, module in run.translator.named_modules():
-        if isinstance(module, MultiHeadAttention | RecurrentHeads):
+        if isinstance(module, TransformerAttention | MultiHeadAttention):
             output: Any = (
-                module.output if isinstance(module, MultiHeadAttention) else module.output_projection
+                module.output if isinstance(module, TransformerAttention) else module.output_projection
             )
             found[name] = np.array(
                 [

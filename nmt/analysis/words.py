@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmt.alignment import fill_gaps, words_from_pieces
-from nmt.analysis.attentions import Attentions
+from nmt.analysis.attentions import LayerAttentions
 
 SPECIAL = re.compile(r"\[[A-Z]+\]|<(?!0x)[^<>]+>")  # as [CLS], </s>, <|endoftext|>
 _FALLBACK = re.compile(r"(?:<0x[0-9A-F]{2}>)+")  # SentencePiece's bytes of a character that has no piece
@@ -85,7 +85,7 @@ def _from_fallback(found: re.Match[str]) -> str:
     return bytes.fromhex(re.sub("<0x|>", "", found[0])).decode("utf-8", errors="replace")
 
 
-def between_words(attentions: Attentions, *, byte_level: bool | None = None) -> Attentions:
+def between_words(attentions: LayerAttentions, *, byte_level: bool | None = None) -> LayerAttentions:
     """The same between words: a source word has the sum of its tokens' weights, a target word the mean of its rows.
 
     `byte_level` is that of `words_of`.
@@ -101,4 +101,4 @@ def between_words(attentions: Attentions, *, byte_level: bool | None = None) -> 
         ]
         for layer in attentions.weights
     ]
-    return Attentions(attentions.kind, np.array(weights), tuple(source), tuple(target))
+    return LayerAttentions(attentions.kind, np.array(weights), tuple(source), tuple(target))

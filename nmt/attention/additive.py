@@ -81,7 +81,7 @@ class ConcatAttention(Attention):
         return F.linear(states, self.projection.weight[:, self.query_size :])
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
-        projected = kernels.linear(query, self.projection.weight[:, : self.query_size])
+        projected = kernels.fast_linear(query, self.projection.weight[:, : self.query_size])
         return best_additive_score(projected, keys, self.v)
 
 

@@ -3,7 +3,7 @@
 from nmt.benchmark.corpora import Start, safe_environment, watch, write_corpus
 from nmt.benchmark.growth import exponents, made_up_batches
 from nmt.benchmark.products import Product, count_products, products_of, products_seconds
-from nmt.benchmark.resources import peak_memory
+from nmt.benchmark.resources import peak_memory_of
 from nmt.benchmark.steps import (
     Leave,
     TellValidations,
@@ -18,13 +18,13 @@ from nmt.benchmark.steps import (
 from nmt.benchmark.subjects import Decoding, Subject
 from nmt.benchmark.tables import (
     LABELS,
-    compare,
     corpora_table,
     extreme_ratio,
     growth_curves,
     growth_rows,
     growth_tables,
+    measurement_tables,
     paired_ratio,
-    report,
+    ratio_table,
     summary,
 )

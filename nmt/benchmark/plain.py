@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
     label_smoothing: float = 0.1
 
 
-class Translator(nn.Module):
+class PlainTranslator(nn.Module):
     def __init__(self, vocab_size: int, size: int, dropout: float) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, size)
@@ -96,11 +96,13 @@ def batches(pairs: Sequence[tuple[list[int], list[int]]], max_tokens: int) -> It
     yield from dealt
 
 
-def padded(rows: Sequence[list[int]]) -> Tensor:
+def pad(rows: Sequence[list[int]]) -> Tensor:
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
 
 
-def train(texts: dict[str, list[tuple[str, str]]], recipe: Recipe, seed: int) -> Iterator[tuple[int, float]]:
+def train_plain(
+    texts: dict[str, list[tuple[str, str]]], recipe: Recipe, seed: int
+) -> Iterator[tuple[int, float]]:
     """Yield the number of steps and the BLEU of the greedy translations of `val` after each epoch."""
     random.seed(seed)
     torch.manual_seed(seed)
@@ -115,7 +117,7 @@ def train(texts: dict[str, list[tuple[str, str]]], recipe: Recipe, seed: int) ->
     )  # fmt: skip
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model_bytes.getvalue())
     pairs = [([*pieces.encode(src), EOS], [*pieces.encode(tgt), EOS]) for src, tgt in texts["train"]]
-    model = Translator(len(pieces), recipe.size, recipe.dropout)
+    model = PlainTranslator(len(pieces), recipe.size, recipe.dropout)
     optimizer = torch.optim.Adam(model.parameters(), lr=recipe.lr, betas=(0.9, 0.98), fused=True)
     total = recipe.num_epochs * len(list(batches(pairs, recipe.max_tokens)))
     scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -126,7 +128,7 @@ def train(texts: dict[str, list[tuple[str, str]]], recipe: Recipe, seed: int) ->
     for _ in range(recipe.num_epochs):
         model.train()
         for numbers in batches(pairs, recipe.max_tokens):
-            src, tgt = padded([pairs[n][0] for n in numbers]), padded([[BOS, *pairs[n][1]] for n in numbers])
+            src, tgt = pad([pairs[n][0] for n in numbers]), pad([[BOS, *pairs[n][1]] for n in numbers])
             scores, _ = model.decode(tgt[:, :-1], *model.encode(src))
             loss = cross_entropy(
                 scores.flatten(0, 1),
@@ -144,13 +146,13 @@ def train(texts: dict[str, list[tuple[str, str]]], recipe: Recipe, seed: int) ->
 
 
 def validate(
-    model: Translator, pieces: sentencepiece.SentencePieceProcessor, pairs: list[tuple[str, str]]
+    model: PlainTranslator, pieces: sentencepiece.SentencePieceProcessor, pairs: list[tuple[str, str]]
 ) -> float:
     sources = [[*pieces.encode(src), EOS] for src, _ in pairs]
     order = sorted(range(len(pairs)), key=lambda n: len(sources[n]))
     found = [""] * len(pairs)
     for some in (order[start : start + 64] for start in range(0, len(order), 64)):
-        for number, row in zip(some, model.greedy(padded([sources[n] for n in some])), strict=True):
+        for number, row in zip(some, model.greedy(pad([sources[n] for n in some])), strict=True):
             found[number] = pieces.decode(row)
     return corpus_bleu(found, [[tgt for _, tgt in pairs]]).score
 
@@ -158,5 +160,5 @@ def validate(
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as file:
         texts = json.load(file)
-    for step, bleu in train(texts, Recipe(), seed=int(sys.argv[2])):
+    for step, bleu in train_plain(texts, Recipe(), seed=int(sys.argv[2])):
         print(json.dumps({"step": step, "bleu": bleu}), flush=True)

@@ -11,7 +11,7 @@ import torch
 from nmt.training.memory import give_back, held_memory
 
 
-def peak_memory(work: Callable[[], Any], device: torch.device) -> int:
+def peak_memory_of(work: Callable[[], Any], device: torch.device) -> int:
     """The most bytes held during `work()` beyond those held before: of the GPU, else of the process (sampled).
 
     `work` runs once before it is watched, so that what libraries keep for themselves is not counted.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from nmt.benchmark.products import products_of, products_seconds
-from nmt.benchmark.resources import peak_memory
+from nmt.benchmark.resources import peak_memory_of
 from nmt.benchmark.steps import TrainingStep, decode_seconds, first, num_target_tokens, train_seconds
 from nmt.benchmark.tables import LABELS, summary
 from nmt.data.batching import Batch
@@ -45,7 +45,7 @@ class Subject:
         self.figures: dict[str, list[float]] = {}
         batches = itertools.chain.from_iterable(turns)
         largest = max(batches, key=lambda batch: batch.src.numel() + batch.tgt_in.numel())
-        memory = peak_memory(lambda: train_seconds(build(), [largest] * 2), self.device)
+        memory = peak_memory_of(lambda: train_seconds(build(), [largest] * 2), self.device)
         if memory is not None:
             self.figures["memory_mib"] = [memory / 2**20]
         self.step = build()

@@ -41,7 +41,7 @@ def paired_ratio(values: Sequence[float], baseline: Sequence[float]) -> dict[str
     return summary([value / base for value, base in zip(values, baseline, strict=True)])
 
 
-def report(result: dict[str, Any]) -> str:
+def measurement_tables(result: dict[str, Any]) -> str:
     """All measurements as tables: values of each variant, and their ratios to the first."""
     variants = result["variants"]
     sections = [_facts(result), _measures(variants)]
@@ -50,7 +50,7 @@ def report(result: dict[str, Any]) -> str:
     return "\n\n".join(sections)
 
 
-def compare(before: dict[str, Any], after: dict[str, Any]) -> str:
+def ratio_table(before: dict[str, Any], after: dict[str, Any]) -> str:
     """Ratios after / before of the medians of two results, for the variants that both have.
 
     The range of a ratio is from min(after) / max(before) to max(after) / min(before). Raises ValueError if there is no

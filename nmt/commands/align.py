@@ -31,7 +31,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     """Write the alignment, or print its error where gold links are given; return that error."""
     if cfg.alignment is not None:
         given = [sure for sure, _ in alignment.read_alignments(cfg.alignment, possible=False)]
-        return score(cfg, given, read_gold(cfg, len(given), cfg.alignment))
+        return score_links(cfg, given, read_gold(cfg, len(given), cfg.alignment))
     run, reverse = load_runs(cfg)
     sources, targets = list(read_lines(Path(cfg.src))), list(read_lines(Path(cfg.tgt)))
     if len(sources) != len(targets):
@@ -40,7 +40,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     gold = None if cfg.gold is None else gold_links(cfg, run, sources, targets, units)
     if cfg.search:
         assert gold is not None
-        return search(cfg, run, sources, targets, gold, units)
+        return score_every_head(cfg, run, sources, targets, gold, units)
     links: list[Links] = []
     page = None if cfg.page is None else plotting.Page()  # matplotlib takes a while to load
     save_all = nullcontext() if cfg.weights is None else alignment.saving_weights(Path(cfg.weights))
@@ -64,7 +64,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
         write_atomically(Path(cfg.output), "".join(f"{line}\n" for line in lines))
     elif gold is None and not (cfg.page or cfg.heatmaps or cfg.weights):
         print(*(f"{line}\n" for line in lines), sep="", end="")
-    return None if gold is None else score(cfg, links, gold)
+    return None if gold is None else score_links(cfg, links, gold)
 
 
 def load_runs(cfg: DictConfig) -> tuple[Run, Run | None]:
@@ -118,7 +118,7 @@ def show(
                 page.add(picture)
 
 
-def search(
+def score_every_head(
     cfg: DictConfig, run: Run, sources: list[str], targets: list[str], gold: Gold, units: str
 ) -> AlignmentScore:
     """Print the error of every layer and head, and of their means, in both readings, best first."""
@@ -150,7 +150,7 @@ def search(
     return min(scores.values())
 
 
-def score(cfg: DictConfig, links: list[Links], gold: Gold) -> AlignmentScore:
+def score_links(cfg: DictConfig, links: list[Links], gold: Gold) -> AlignmentScore:
     """Print and return the error of links against gold ones; warn if only one of the two seems to count from 1."""
     firsts = lowest(links), lowest(possible for _, possible in gold)
     if None not in firsts and 0 in firsts and firsts != (0, 0):

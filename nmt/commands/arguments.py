@@ -23,7 +23,7 @@ HELP = ("--help", "-h")
 _FORMS = ("job", "hydra", "all")  # of --cfg
 
 
-def prepare(arguments: Sequence[str], command: str) -> list[str]:
+def prepare_arguments(arguments: Sequence[str], command: str) -> list[str]:
     """The arguments for Hydra: its options, then settings, text in quotes. Raises UserError for others."""
     for text in (*arguments, os.getcwd()):
         if re.search("[\ud800-\udfff]", text):  # bytes that Python could not decode

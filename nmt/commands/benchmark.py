@@ -24,13 +24,13 @@ from nmt.commands import starts
 from nmt.commands.growth import growth
 from nmt.commands.speedrun import speedrun
 from nmt.commands.training_step import build_step
-from nmt.config.commands import settle
+from nmt.config.commands import check_settings
 from nmt.config.types import key_of
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.errors import UserError
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
-from nmt.run.model import quantise
+from nmt.run.model import quantise_linear_maps
 from nmt.run.paths import write_atomically
 from nmt.run.provenance import provenance, typed
 from nmt.training.vocabulary import make_tokenizer
@@ -44,7 +44,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
     `overrides` are those that `cfg` was composed with: each variant is composed from them and its own.
     """
-    check(cfg)
+    check_subjects(cfg)
     device = pick_device(cfg.device)
     origin = provenance(typed("benchmark", overrides), device)  # with the load before this adds to it
     variants = compose_variants(cfg, overrides)
@@ -53,7 +53,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         bar,
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
     ):  # Windows keeps mapped files
-        data, facts = prepare(cfg, Path(directory) / "cache", bar)
+        data, facts = prepare_text(cfg, Path(directory) / "cache", bar)
         num_turns = cfg.repeats + 1
         batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
         if not batches:
@@ -71,7 +71,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         "data": facts,
         "variants": results,
     }
-    print(measure.report(result))
+    print(measure.measurement_tables(result))
     if cfg.output is not None:
         write_atomically(Path(cfg.output), json_text(result))
     return result
@@ -107,11 +107,11 @@ def decoding_of(cfg: DictConfig, device: torch.device) -> Decoding:
     """How a configuration translates. Raises UserError for `int8` that could not take effect."""
     if cfg.int8 and device.type != "cpu":
         raise UserError(f"int8=true is for the CPU, and the device is {device.type}: give device=cpu")
-    prepare = quantise if cfg.int8 else None
-    return Decoding(cfg.num_decode_batches, cfg.beam_size, cfg.decode_length, prepare)
+    prepare_text = quantise_linear_maps if cfg.int8 else None
+    return Decoding(cfg.num_decode_batches, cfg.beam_size, cfg.decode_length, prepare_text)
 
 
-def check(cfg: DictConfig) -> None:
+def check_subjects(cfg: DictConfig) -> None:
     """Raise UserError for settings that exclude each other."""
     if cfg.attentions is not None and cfg.variants is not None:
         raise UserError("give attentions or variants, not both")
@@ -134,9 +134,9 @@ def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> Variants:
         replaced = {key_of(each) for each in own} | {"attentions", "variants", "name"}
         all_of_them = [each for each in overrides if key_of(each) not in replaced] + own
         each = hydra.compose("benchmark", overrides=all_of_them)
-        settle(each, "benchmark")
+        check_settings(each, "benchmark")
         each.name = name
-        check(each)
+        check_subjects(each)
         if plain(each.data) != plain(cfg.data):
             raise UserError(f"variant {name} changes data: all that are compared share their batches")
         composed[name] = (each, all_of_them)
@@ -147,7 +147,9 @@ def plain(config: Any) -> Any:
     return OmegaConf.to_container(config, resolve=True)
 
 
-def prepare(whole: DictConfig, cache_dir: Path, bar: Any) -> tuple[TranslationDataModule, dict[str, Any]]:
+def prepare_text(
+    whole: DictConfig, cache_dir: Path, bar: Any
+) -> tuple[TranslationDataModule, dict[str, Any]]:
     """Read the text, make the vocabulary, split into pieces: the data module, and how fast each went.
 
     Nothing of it is cached, but for what the Hub sent, which stays where it is.
@@ -182,7 +184,7 @@ def prepare(whole: DictConfig, cache_dir: Path, bar: Any) -> tuple[TranslationDa
     }
 
 
-def compare(files: Sequence[str]) -> None:
+def print_ratios(files: Sequence[str]) -> None:
     """Print the ratios of two files that were written by `output=`."""
     results = []
     for file in files:
@@ -191,7 +193,7 @@ def compare(files: Sequence[str]) -> None:
         except ValueError as error:
             raise UserError(f"{file} is not JSON: {error}") from error
     try:
-        print(measure.compare(*results))
+        print(measure.ratio_table(*results))
     except ValueError as error:
         raise UserError(str(error)) from error
     except (AttributeError, LookupError, TypeError) as error:
@@ -204,7 +206,7 @@ def compare(files: Sequence[str]) -> None:
 def main(cfg: DictConfig) -> None:
     overrides = list(HydraConfig.get().overrides.task)
     if cfg.compare is not None:
-        compare(cfg.compare)
+        print_ratios(cfg.compare)
     elif cfg.growth is not None:
         growth(cfg, overrides)
     elif cfg.corpora is not None:

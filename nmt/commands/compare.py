@@ -31,11 +31,11 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     chosen = tables.choose_columns(runs, list(metrics), cfg.columns)
     systems = {file: list(read_lines(Path(file))) for file in cfg.systems}
     if cfg.refs is None:
-        sources, references = figures.read_text(runs[0], cfg.split, cfg.trusted)
+        sources, references = figures.read_scored_text(runs[0], cfg.split, cfg.trusted)
     else:
         files = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs
         sources, references = None, read_references(map(Path, files), len(runs[0].hypotheses))
-    comparison = figures.compare(
+    comparison = figures.compare_runs(
         runs,
         references,
         metrics,
@@ -69,12 +69,12 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     print(f"{cfg.split}, {len(references[0])} sentences\n\n{report}")
     if cfg.output is not None:
         table = tables.to_latex(averages, scored, signatures)
-        plots = draw(result, runs, comparison.groups)
-        write(Path(cfg.output), report, table, result, plots, cfg.formats)
+        plots = draw_plots(result, runs, comparison.groups)
+        write_comparison(Path(cfg.output), report, table, result, plots, cfg.formats)
     return result
 
 
-def draw(
+def draw_plots(
     result: Mapping[str, Any], runs: Sequence[ScoredRun], groups: Mapping[str, Sequence[int]]
 ) -> dict[str, Any]:
     """The plots there are figures for, by name; a system has one colour in all."""
@@ -94,7 +94,7 @@ def draw(
     return plots
 
 
-def write(
+def write_comparison(
     output: Path,
     report: str,
     table: str,

@@ -87,7 +87,7 @@ def _is_built(cfg: DictConfig, key: str) -> bool:
     return any(OmegaConf.is_dict(each) and "_target_" in each for each in nodes)
 
 
-def train(cfg: DictConfig, overrides: Sequence[str]) -> None:
+def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for a choice or a setting that could not take effect, and for text that is not there."""
     for group in set(map(key_of, overrides)) & {"cell", "positions", "wiring"}:  # others fail to compose
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
@@ -140,7 +140,7 @@ def _check_limits(trainer: DictConfig) -> None:
         )
 
 
-def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
+def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for settings that do not go together, and for a run that is not there."""
     for key in map(key_of, overrides):
         if key.startswith("data.") and key.split(".")[1] in OF_TRAINING:
@@ -168,7 +168,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         )
 
 
-def translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
+def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for settings that do not go together, and for files and runs that are not there."""
     read = ["input", "prefixes"]
     check_folders(cfg, "output", "alignments", "weights", made=["page"], folders=["heatmaps"], read=read)
@@ -181,7 +181,7 @@ def translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         check_run(cfg, "beside")
 
 
-def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
+def check_align(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for settings that do not go together or have no effect, and for a run that is not there."""
     defaults: Any = OmegaConf.load(CONFIGS / "align.yaml")
     changed = [str(key) for key in cfg if cfg[key] != defaults.get(str(key))]
@@ -217,7 +217,7 @@ def align(cfg: DictConfig, overrides: Sequence[str]) -> None:
     check_run(cfg)
 
 
-def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
+def check_compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for files and runs that are not there, and for bounds of lengths that do not rise."""
     bounds = list(cfg.length_bounds)
     if not bounds or bounds != sorted(set(bounds)):
@@ -228,7 +228,7 @@ def compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
     take_stored(cfg, "metrics", overrides, {run.directory: run.config for run in runs})
 
 
-def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
+def check_benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for files that are not there or could not be written, and for settings that growth= or compare=
     does not read; variants are checked one by one later."""
     check_folders(cfg, "output")
@@ -242,7 +242,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError(f"output={cfg.output}: growth= writes FILE.json and FILE.png: give output=FILE.json")
 
 
-def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
+def check_demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError without what the page is made with, and for a run that is not there."""
     from nmt.commands.demo import newest_or_small_run
 
@@ -254,7 +254,7 @@ def demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
     take_stored(cfg, "decoding", overrides)
 
 
-def export(cfg: DictConfig, overrides: Sequence[str]) -> None:
+def check_export(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError without what a format needs, for a folder that has something in it, without a token to push
     with, and for a run that is not there."""
     _check_packages(f"format={cfg.format}", cfg.format, "export")

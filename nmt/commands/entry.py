@@ -25,13 +25,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt import environment
 from nmt.commands import early_checks
-from nmt.commands.arguments import HELP, prepare
+from nmt.commands.arguments import HELP, prepare_arguments
 from nmt.commands.composing import CONFIGS
 from nmt.commands.messages import can_be_mended, explain
 from nmt.commands.reference import help_of, read_settings
 from nmt.commands.run_names import arguments_for_training, started
 from nmt.commands.terminal import escape_controls
-from nmt.config.commands import settle
+from nmt.config.commands import check_settings
 from nmt.config.types import GROUPS
 from nmt.errors import UserError, WriteError, printable
 from nmt.languages import bleu_tokenization
@@ -94,9 +94,9 @@ def run_command(name: str) -> None:
         try:
             with errors_in_one_line(name):
                 overrides = list(HydraConfig.get().overrides.task)
-                settle(cfg, name)
+                check_settings(cfg, name)
                 early_checks.check_additions(cfg, name, overrides)
-                check: Callable[[DictConfig, Sequence[str]], None] = getattr(early_checks, name)
+                check: Callable[[DictConfig, Sequence[str]], None] = getattr(early_checks, f"check_{name}")
                 check(cfg, overrides)
                 return importlib.import_module(f"nmt.commands.{name}").main(cfg)
         except SystemExit as end:
@@ -118,7 +118,7 @@ def run_command(name: str) -> None:
         if set(HELP) & set(sys.argv):
             print(help_of(name, [each for each in sys.argv[1:] if not each.startswith("-")]))
             return
-        sys.argv[1:] = prepare(sys.argv[1:], name)
+        sys.argv[1:] = prepare_arguments(sys.argv[1:], name)
         if name == "train":
             sys.argv[1:] = arguments_for_training(sys.argv[1:])
         try:

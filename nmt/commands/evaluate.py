@@ -17,7 +17,7 @@ from nmt.run.data import stored_data
 from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.paths import find_checkpoint, score_files
 from nmt.run.run import Run, open_run
-from nmt.run.scores import folder_name, is_repeated, report, write_scores
+from nmt.run.scores import folder_name, is_repeated, score_lines, write_scores
 
 EVALUATIONS = "evaluations"  # within a run directory: scores that were made otherwise than its training's
 USUAL = {"average": None, "int8": False, "num_bootstrap": 1000}
@@ -33,7 +33,7 @@ def evaluate(cfg: DictConfig) -> dict:
     scorers = build_parts(metrics, "metrics", trusted=cfg.trusted)
     dataset = read_text(cfg, run)
     if cfg.hypotheses is None:
-        warn_of_long_references(cfg, run, dataset, decoding)
+        count_long_references(cfg, run, dataset, decoding)
     scores, translations = run.score(
         dataset,
         decoding,
@@ -65,7 +65,7 @@ def evaluate(cfg: DictConfig) -> dict:
     trained_in = Path(cfg.run) if isinstance(cfg.run, str) else None
     file = write_scores(output, cfg.split, scores, translations, trained_in=trained_in)
     text = cfg.split if cfg.src is None else cfg.src
-    print(f"{text} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{report(scores)}")
+    print(f"{text} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{score_lines(scores)}")
     beside = "translations" if cfg.hypotheses is None else "log-probabilities"
     print(f"written to {file}, with the {beside} beside it")
     return scores
@@ -85,7 +85,7 @@ def read_text(cfg: DictConfig, run: Run) -> Dataset:
     return with_references(sources.add_column("tgt", first), others)
 
 
-def warn_of_long_references(cfg: DictConfig, run: Run, dataset: Dataset, decoding: DecodingSettings) -> None:
+def count_long_references(cfg: DictConfig, run: Run, dataset: Dataset, decoding: DecodingSettings) -> None:
     """Say how many references have more pieces than a translation may have."""
     sides = (
         run.tokenizer.encode_source(list(dataset["src"])),

@@ -43,14 +43,14 @@ def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         for axis, each in values.items():
             bar.set_description(axis)
             if axis == "corpora":
-                axes[axis] = [corpus_cost(cfg, settings, num_pairs, bar) for num_pairs in each]
+                axes[axis] = [cost_of_corpus(cfg, settings, num_pairs, bar) for num_pairs in each]
             else:
                 axes[axis] = step_costs(cfg, axis, each, device, bar)
     result = {**origin, "settings": OmegaConf.to_container(cfg, resolve=True), "growth": axes}
     print(measure.growth_tables(result))
     if cfg.output is not None:
         write_atomically(Path(cfg.output), json_text(result))
-        picture = plotting.growth(measure.growth_curves(axes))
+        picture = plotting.growth_panels(measure.growth_curves(axes))
         plotting.to_png(picture, Path(cfg.output).with_suffix(".png"))
     return result
 
@@ -95,11 +95,11 @@ def made_up_training(
         device=device,
     )
     build = partial(build_step, cfg, vocabulary, device)
-    memory = measure.peak_memory(lambda: measure.train_seconds(build(), batches[:1] * 2), device)
+    memory = measure.peak_memory_of(lambda: measure.train_seconds(build(), batches[:1] * 2), device)
     return build(), batches, memory
 
 
-def corpus_cost(cfg: DictConfig, settings: Sequence[str], num_pairs: int, bar: Any) -> dict[str, Any]:
+def cost_of_corpus(cfg: DictConfig, settings: Sequence[str], num_pairs: int, bar: Any) -> dict[str, Any]:
     """Pairs prepared per second, and memory and seconds of the start of streamed training."""
     cost = starts.corpus_cost(cfg, settings, num_pairs)
     bar.update()

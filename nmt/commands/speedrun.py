@@ -71,14 +71,14 @@ def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         "seconds": {name: [seconds_to(cfg.target, each) for each in runs] for name, runs in curves.items()},
         "curves": curves,
     }
-    print(report(result))
+    print(race_lines(result))
     if cfg.output is not None:
         write_atomically(Path(cfg.output), json_text(result))
-        to_png(draw(curves, cfg.target), Path(cfg.output).with_suffix(".png"))
+        to_png(draw_race(curves, cfg.target), Path(cfg.output).with_suffix(".png"))
     return result
 
 
-def draw(curves: Mapping[str, Sequence[Sequence[Validation]]], target: float) -> Figure:
+def draw_race(curves: Mapping[str, Sequence[Sequence[Validation]]], target: float) -> Figure:
     """BLEU over the seconds since the start: a curve for each run, and a horizontal line at the target."""
     lines = {
         f"{name}, seed {seed}": [([each.seconds for each in run], [each.bleu for each in run])]
@@ -126,7 +126,7 @@ def seconds_to(target: float, run: Sequence[Validation]) -> float | None:
     return next((each.seconds for each in run if each.bleu >= target), None)
 
 
-def report(result: dict[str, Any]) -> str:
+def race_lines(result: dict[str, Any]) -> str:
     """A line for each program: seconds to the target and best BLEU of each round."""
     lines = []
     for name, seconds in result["seconds"].items():

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.atomic import check_folder
 from nmt.commands.entry import LogFile, program
 from nmt.commands.run_names import agree_on, stored_choices
-from nmt.config.commands import settle
+from nmt.config.commands import check_settings
 from nmt.environment import launch_rank
 from nmt.errors import UserError, WriteError
 from nmt.run.paths import claimed
@@ -31,7 +31,7 @@ def main(cfg: DictConfig) -> float | None:
                 return train(cfg).get("best")
             brought = stored_choices(run_dir)
             given = [each for each in HydraConfig.get().overrides.task if each not in brought]
-            resume_run(cfg, given, lambda each: settle(each, "train"))
+            resume_run(cfg, given, lambda each: check_settings(each, "train"))
             return None
         except (Interrupted, KeyboardInterrupt) as ended:
             if launch_rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):

@@ -125,7 +125,7 @@ def _side_by_side(
     shown: dict[int, Translation],
     decoding: DecodingSettings,
     how: dict[str, Any],
-) -> Iterator[plotting.Group]:
+) -> Iterator[plotting.SentenceGroup]:
     """The translations of the shown lines by `run` and by the other runs, which use the same prefixes."""
     lines = [each.source for each in shown.values()]
     prefixes = None if cfg.prefixes is None else list(islice(read_lines(Path(cfg.prefixes)), len(lines)))
@@ -137,7 +137,7 @@ def _side_by_side(
     for row, number in enumerate(shown):
         own = [(name, translations[row]) for name, translations in found]
         members = [_picture(each, f"{name}, log p {each.log_prob:.2f}", each.text) for name, each in own]
-        yield plotting.Group(f"line {number}", members, is_series=False)
+        yield plotting.SentenceGroup(f"line {number}", members, is_series=False)
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:

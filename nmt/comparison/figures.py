@@ -33,7 +33,9 @@ class Comparison(NamedTuple):
     differences: list[dict[str, Any]]
 
 
-def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
+def read_scored_text(
+    run: ScoredRun, split: str, trusted: Sequence[str] = ()
+) -> tuple[list[str], list[list[str]]]:
     """The sources and sets of references that a run was scored on. Raises UserError if its data no longer hold them."""
     try:
         dataset = read_whole(stored_data(run.config.data), [split], trusted=trusted, stored=True)[split]
@@ -48,7 +50,7 @@ def read_text(run: ScoredRun, split: str, trusted: Sequence[str] = ()) -> tuple[
     return sources, references
 
 
-def compare(
+def compare_runs(
     runs: Sequence[ScoredRun],
     references: Sequence[Sequence[str]],
     chosen: Mapping[str, Any],

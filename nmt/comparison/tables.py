@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.atomic import markdown
+from nmt.atomic import escape_markdown
 from nmt.comparison.figures import COSTS, Comparison, Row, figures_of
 from nmt.comparison.runs import ScoredRun
 from nmt.errors import UserError, printable
@@ -49,11 +49,11 @@ def score_table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
     """A line for each run as an aligned Markdown table: metrics with interval and p-values against one run."""
     header = ["run"]
     for name, heading in columns.items():
-        header += [markdown(heading)]
-        header += [f"{markdown(heading)} p (run)"] if f"{name}_ci" in rows[0] else []
+        header += [escape_markdown(heading)]
+        header += [f"{escape_markdown(heading)} p (run)"] if f"{name}_ci" in rows[0] else []
     lines = [header]
     for row in rows:
-        line = [markdown(row["run"])]
+        line = [escape_markdown(row["run"])]
         for name in columns:
             line.append(_number(name, row.get(name)))
             if f"{name}_ci" in row:
@@ -67,18 +67,18 @@ def score_note(first: str) -> str:
     """What the columns of `score_table` mean."""
     return (
         f"± is half the 95 % bootstrap interval over sentences. p (run): how often chance alone makes such a"
-        f" difference from the run {markdown(first)}, by paired bootstrap / paired approximate randomisation over"
-        " sentences; it is of these two runs and not of their settings, and not corrected for the number of runs."
+        f" difference from the run {escape_markdown(first)}, by paired bootstrap / paired approximate randomisation"
+        " over sentences; it is of these two runs and not of their settings, and not corrected for the number of runs."
         " TER and AER: lower is better."
     )
 
 
 def system_table(averages: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
     """Mean ± standard deviation over the runs of each system as an aligned Markdown table."""
-    lines = [["mean ± standard deviation", "runs", *map(markdown, columns.values())]]
+    lines = [["mean ± standard deviation", "runs", *map(escape_markdown, columns.values())]]
     for entry in averages:
         cells = (_mean(name, entry.get(name), "±") for name in columns)
-        lines.append([markdown(entry["run"]), str(entry["num_runs"]), *cells])
+        lines.append([escape_markdown(entry["run"]), str(entry["num_runs"]), *cells])
     return aligned(lines)
 
 
@@ -87,7 +87,7 @@ def difference_tables(comparison: Comparison, columns: Mapping[str, str]) -> str
     each metric a matrix of row minus column."""
     systems, base, found = list(comparison.groups), comparison.baseline, comparison.differences
     metrics = {each["metric"] for each in found}
-    headings = {name: markdown(heading) for name, heading in columns.items() if name in metrics}
+    headings = {name: escape_markdown(heading) for name, heading in columns.items() if name in metrics}
     cells: dict[tuple[str, str, str], str] = {}
     for each in found:
         name, ours, theirs, difference = (each[key] for key in ("metric", "system", "other", "difference"))
@@ -97,15 +97,15 @@ def difference_tables(comparison: Comparison, columns: Mapping[str, str]) -> str
         cells[name, theirs, ours] = f"{-difference:+.2f}{interval} ({p})"
     sections = []
     if base is not None:
-        lines = [[f"difference from {markdown(base)} (p)", *headings.values()]]
+        lines = [[f"difference from {escape_markdown(base)} (p)", *headings.values()]]
         others = (each for each in systems if each != base)
-        lines += [[markdown(ours), *(cells[name, ours, base] for name in headings)] for ours in others]
+        lines += [[escape_markdown(ours), *(cells[name, ours, base] for name in headings)] for ours in others]
         sections.append(aligned(lines))
     for name, heading in headings.items() if base is None else ():
         lines = [[f"{heading}: row − column (p)", *map(str, range(1, len(systems) + 1))]]
         for number, ours in enumerate(systems, start=1):
             matrix = (cells.get((name, ours, theirs), "") for theirs in systems)
-            lines.append([f"{number} {markdown(ours)}", *matrix])
+            lines.append([f"{number} {escape_markdown(ours)}", *matrix])
         sections.append(aligned(lines))
     number = len(found) // len(metrics)
     corrected = f", corrected for the {number} comparisons of each metric (Holm 1979)" if number > 1 else ""
@@ -128,14 +128,14 @@ def length_table(heading: str, rows: Sequence[Row], lengths: Mapping[str, Any]) 
     lines = [[heading, *(f"{bucket} {lengths['units']}" for bucket in lengths["buckets"])]]
     lines.append(["sentences", *map(str, lengths["num_sentences"])])
     for row, scores in zip(rows, lengths["scores"], strict=True):
-        lines.append([markdown(row["run"]), *(f"{score:.2f}" for score in scores)])
+        lines.append([escape_markdown(row["run"]), *(f"{score:.2f}" for score in scores)])
     return aligned(lines)
 
 
 def signature_list(row: Row, columns: Mapping[str, str]) -> str:
     """sacreBLEU's signature of each metric, which all rows share, as a Markdown list."""
     signatures = {heading: row.get(f"{name}_signature") for name, heading in columns.items()}
-    return "\n".join(f"- {markdown(name)}: `{each}`" for name, each in signatures.items() if each)
+    return "\n".join(f"- {escape_markdown(name)}: `{each}`" for name, each in signatures.items() if each)
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

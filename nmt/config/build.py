@@ -60,7 +60,7 @@ def build(config: DictConfig, place: str, *, trusted: Sequence[str] = (), **more
     Constructors get plain lists and dicts. Raises UserError where it may not be built, where a setting is not what is
     declared, and where the constructor fails.
     """
-    check(config, place, trusted)
+    check_buildable(config, place, trusted)
     _check_partial(config, place in _PARTIAL)
     for name in more:
         if name in config:
@@ -91,20 +91,20 @@ def errors_of(key: str) -> Iterator[None]:
         raise UserError(f"{key}: {error}") from error
 
 
-def check(config: Any, place: str = "", trusted: Sequence[str] = ()) -> None:
+def check_buildable(config: Any, place: str = "", trusted: Sequence[str] = ()) -> None:
     """Raise UserError where a part of `config`, which is at `place`, may not be built or does not fit its target.
 
     Nothing is built or imported but the modules of `PLACES` and those that are `trusted`.
     """
     if OmegaConf.is_list(config):
         for part in config:
-            check(part, "", trusted)
+            check_buildable(part, "", trusted)
     elif OmegaConf.is_dict(config):
         is_built = "_target_" in config
         if is_built:
             _check_target(config, place, trusted)
         for name in config:
-            check(config[name], place if place in _GROUPS and not is_built else str(name), trusted)
+            check_buildable(config[name], place if place in _GROUPS and not is_built else str(name), trusted)
         if is_built:
             _check_arguments(config, hydra.utils.get_object(str(config._target_)))
 

@@ -284,7 +284,7 @@ OF_COMMANDS: dict[str, Any] = {
 }
 
 
-def settle(cfg: DictConfig, command: str) -> None:
+def check_settings(cfg: DictConfig, command: str) -> None:
     """Check a command's own settings. Raises UserError naming the setting.
 
     Settings of what is built, as the model, are checked where it is built.

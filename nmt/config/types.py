@@ -21,7 +21,7 @@ Units = Literal["auto", "words", "pieces", "characters"]  # in which attention i
 SPLITS = ("train", "val", "test")
 
 
-class Group(NamedTuple):
+class ConfigGroup(NamedTuple):
     """A group of choices, `configs/NAME/*.yaml`.
 
     recorded: the choice is written down with a run. in_name: it is part of a run's name. changeable: its settings may
@@ -36,28 +36,32 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group("data", "the text; grammar is built in, files is your own", recorded=True, in_name=True),
-    Group("model", "a published pair of encoder and decoder, with their sizes", recorded=True, in_name=True),
-    Group("encoder", "what reads the source", recorded=True),
-    Group("decoder", "what writes the translation", recorded=True),
-    Group("cell", "what recurrent layers repeat", recorded=True),
-    Group("attention", "the published score with its published wiring", recorded=True, in_name=True),
-    Group("wiring", "how the decoder uses the attention, which brings its own", recorded=True),
-    Group("normalizer", "from scores to weights", recorded=True),
-    Group(
+    ConfigGroup("data", "the text; grammar is built in, files is your own", recorded=True, in_name=True),
+    ConfigGroup(
+        "model", "a published pair of encoder and decoder, with their sizes", recorded=True, in_name=True
+    ),
+    ConfigGroup("encoder", "what reads the source", recorded=True),
+    ConfigGroup("decoder", "what writes the translation", recorded=True),
+    ConfigGroup("cell", "what recurrent layers repeat", recorded=True),
+    ConfigGroup("attention", "the published score with its published wiring", recorded=True, in_name=True),
+    ConfigGroup("wiring", "how the decoder uses the attention, which brings its own", recorded=True),
+    ConfigGroup("normalizer", "from scores to weights", recorded=True),
+    ConfigGroup(
         "content", "what local_m, local_p, multi_head, sentences and hierarchical score with", recorded=True
     ),
-    Group("positions", "how Transformer and convolutional layers know the order of words", recorded=True),
-    Group("optimizer", "the update rule", recorded=True),
-    Group("scheduler", "the learning rate over time", recorded=True),
-    Group("averaging", "whether averaged weights are validated, kept and scored", recorded=True),
-    Group("decoding", "how text is translated", changeable=True),
-    Group("metrics", "what translations are scored by", changeable=True),
-    Group("trainer", "where training runs"),
-    Group("callbacks", "what happens during training", changeable=True),
-    Group("logger", "where training is logged", changeable=True),
-    Group("tuning", "which settings a sweep (-m) tries, going by their scores"),
-    Group("experiment", "a whole reported run in one file"),
+    ConfigGroup(
+        "positions", "how Transformer and convolutional layers know the order of words", recorded=True
+    ),
+    ConfigGroup("optimizer", "the update rule", recorded=True),
+    ConfigGroup("scheduler", "the learning rate over time", recorded=True),
+    ConfigGroup("averaging", "whether averaged weights are validated, kept and scored", recorded=True),
+    ConfigGroup("decoding", "how text is translated", changeable=True),
+    ConfigGroup("metrics", "what translations are scored by", changeable=True),
+    ConfigGroup("trainer", "where training runs"),
+    ConfigGroup("callbacks", "what happens during training", changeable=True),
+    ConfigGroup("logger", "where training is logged", changeable=True),
+    ConfigGroup("tuning", "which settings a sweep (-m) tries, going by their scores"),
+    ConfigGroup("experiment", "a whole reported run in one file"),
 )
 INTERNAL = ("base", "stored")  # files of a group that no person chooses
 

@@ -26,7 +26,7 @@ from nmt.data.find import ALIASES, Files, Languages, find, missing
 from nmt.data.formats import Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
-from nmt.lines import digest, read_lines
+from nmt.lines import digest_lines, read_lines
 
 _READER_VERSION = 4  # raise it when the same files give other rows
 # Of the built-in text, which is generated in memory
@@ -78,7 +78,7 @@ def read_files(
 def _read_split(
     files: Files, languages: Languages, split: str, cache_dir: str | Path, *, skip_bad: bool
 ) -> Dataset:
-    parts = [files.form, languages, skip_bad, *((path.suffix, digest(path)) for path in files.paths)]
+    parts = [files.form, languages, skip_bad, *((path.suffix, digest_lines(path)) for path in files.paths)]
     calls = []
 
     def found() -> Iterator[Row]:
@@ -134,7 +134,7 @@ def _generated_splits(
     def split_rows(split: str) -> Iterator[Row]:
         return (row(example, *languages) for example in generated()[split])
 
-    key = _key(*map(digest, _grammar_sources()), *languages, settings)
+    key = _key(*map(digest_lines, _grammar_sources()), *languages, settings)
     return {
         split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
         for split in splits
@@ -213,7 +213,7 @@ def read_documents(
     return _generated_splits(grammar.documents, settings, _document_row, languages, splits, cache_dir)
 
 
-def _document_row(document: grammar.Document, src_lang: str, tgt_lang: str) -> Row:
+def _document_row(document: grammar.GrammarDocument, src_lang: str, tgt_lang: str) -> Row:
     texts = [getattr(each, src_lang) for each in document.sentences]
     if tgt_lang == "label":
         targets = [document.label]

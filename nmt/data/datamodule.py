@@ -203,7 +203,7 @@ class TranslationDataModule(L.LightningDataModule):
 
     @cached_property
     def _validation_digest(self) -> str:
-        return encoding.digest(self.val_text)
+        return encoding.digest_pairs(self.val_text)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader(self.val, self.sampler("val", shuffle=False))

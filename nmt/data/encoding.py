@@ -105,7 +105,7 @@ def rows_with(rows: Dataset, column: str, piece: int) -> list[int]:
     return places
 
 
-def digest(rows: Dataset) -> str:
+def digest_pairs(rows: Dataset) -> str:
     """A digest of the content of all columns, row by row."""
     found = hashlib.sha256()
     for batch in rows.with_format("arrow").iter(_ROWS_A_BATCH):
@@ -174,7 +174,7 @@ def length_ratio(src: Lengths, tgt: Lengths, *, extra: float) -> int:
     return int(ratios[len(ratios) - 1 - len(ratios) // 1000])
 
 
-def sample(dataset: Dataset, num_pairs: int) -> Dataset:
+def sample_rows(dataset: Dataset, num_pairs: int) -> Dataset:
     """At most `num_pairs` of the pairs, evenly drawn from the first to the last, in order."""
     if len(dataset) <= num_pairs:
         return dataset

@@ -8,7 +8,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from nmt import metrics
-from nmt.atomic import markdown
+from nmt.atomic import escape_markdown
 from nmt.errors import printable
 from nmt.run.paths import score_files
 from nmt.run.run import Run
@@ -32,7 +32,7 @@ def card(
         front |= {"language": list(dict.fromkeys(codes)), "pipeline_tag": "translation"}
     if library is not None:
         front["library_name"] = library
-    pair = "Text to text" if run.languages is None else markdown(" to ".join(run.languages))
+    pair = "Text to text" if run.languages is None else escape_markdown(" to ".join(run.languages))
     model = run.translator
     vocabulary = "one joint vocabulary" if run.tokenizer.joint else "a vocabulary for each side"
     case = "; text is lower-cased before" if run.tokenizer.lowercase else ""
@@ -91,7 +91,7 @@ def _rows(split: str, scores: dict[str, Any], weights: tuple[Any, ...]) -> list[
         if isinstance(found, dict) and "signature" in found:
             interval = "" if found["ci"] is None else f" ± {found['ci']:.2f}"
             # | would end the cell, and ` the code
-            label = metrics.LABELS.get(name) or markdown(name).replace("|", "\\|")
+            label = metrics.LABELS.get(name) or escape_markdown(name).replace("|", "\\|")
             signature = printable(str(found["signature"])).replace("|", "\\|").replace("`", "'")
             rows.append(f"| {split}{beam} | {label} | {found['score']:.2f}{interval} | `{signature}` |")
     return rows
@@ -103,5 +103,5 @@ def _data(run: Run) -> str:
     if reader is None:
         return "Not known."
     known = {key: value for key, value in reader.items() if key not in ("_target_", "path", "cache_dir")}
-    lines = (markdown(f"{key}: {value}") for key, value in known.items() if value is not None)
+    lines = (escape_markdown(f"{key}: {value}") for key, value in known.items() if value is not None)
     return "\n".join(f"- {line}" for line in lines) or "Not known."

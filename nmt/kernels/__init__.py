@@ -19,6 +19,6 @@ from nmt.kernels.choice import NAMES, fast, use, using
 from nmt.kernels.graphs import Recorder, records
 from nmt.kernels.gru import gru_cell, gru_sequence, plain_gru_cell
 from nmt.kernels.int8 import quantise
-from nmt.kernels.linear import Linear, gradients_at_once, linear, product
+from nmt.kernels.linear import Linear, fast_linear, gradients_at_once, product
 from nmt.kernels.loss import linear_cross_entropy, linear_r_drop
 from nmt.kernels.packed import packed_weights

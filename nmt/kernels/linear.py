@@ -88,7 +88,7 @@ _pool: ContextVar[_Pool | None] = ContextVar("pool", default=None)
 
 @contextmanager
 def gradients_at_once(active: bool = True) -> Iterator[None]:
-    """Inside the block, `linear` and `product` compute the gradient of what they share once, for all calls."""
+    """Inside the block, `fast_linear` and `product` compute the gradient of what they share once, for all calls."""
     pool: _Pool | None = {} if active and torch.is_grad_enabled() else None
     token = _pool.set(pool)
     try:
@@ -99,7 +99,7 @@ def gradients_at_once(active: bool = True) -> Iterator[None]:
             gathered.forget()
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def fast_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x W^T + b`, for x [N, I] or [B, T, I], weight [O, I]."""
     if not _at_once(weight):
         packed = pooled_map(weight)
@@ -132,10 +132,10 @@ def _step(x: Tensor, shared: Tensor, bias: Tensor | None, *, transposed: bool) -
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` by `linear` above: for the maps that a step of a recurrence applies."""
+    """`nn.Linear` by `fast_linear` above: for the maps that a step of a recurrence applies."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+        return fast_linear(x, self.weight, self.bias)
 
 
 class _Shared(torch.autograd.Function):

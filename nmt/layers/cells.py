@@ -44,8 +44,8 @@ class GRULayer(nn.GRU):
             return _sequence(self, inputs, state)
         weight_ih, weight_hh, bias_ih, bias_hh = self.all_weights[0]
         if inputs.size(1) == 1:
-            from_input = kernels.linear(inputs.squeeze(1), weight_ih, bias_ih)
-            last = kernels.gru_cell(from_input, kernels.linear(hidden, weight_hh, bias_hh), hidden)
+            from_input = kernels.fast_linear(inputs.squeeze(1), weight_ih, bias_ih)
+            last = kernels.gru_cell(from_input, kernels.fast_linear(hidden, weight_hh, bias_hh), hidden)
             return last.unsqueeze(1), (last,)
         outputs = kernels.gru_sequence(F.linear(inputs, weight_ih, bias_ih), hidden, weight_hh, bias_hh)
         return outputs, (outputs[:, -1],)

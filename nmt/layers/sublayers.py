@@ -8,7 +8,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from nmt.layers.dropout import Dropout
-from nmt.layers.transformer_attention import CrossAttention, KeysValues, LayerSettings, SelfAttention, linear
+from nmt.layers.transformer_attention import (
+    CrossAttention,
+    KeysValues,
+    LayerSettings,
+    SelfAttention,
+    make_linear,
+)
 
 
 class Residual(nn.Module):
@@ -36,8 +42,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__()
-        self.inner = linear(settings.size, settings.feedforward_size, parts=1)
-        self.outer = linear(settings.feedforward_size, settings.size, parts=1)
+        self.inner = make_linear(settings.size, settings.feedforward_size, parts=1)
+        self.outer = make_linear(settings.feedforward_size, settings.size, parts=1)
         self.dropout = Dropout(settings.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -42,14 +42,14 @@ class LayerSettings:
             raise ValueError(f"num_heads must divide model.size={self.size}, got {self.num_heads}")
 
 
-class Attended(NamedTuple):
+class HeadContexts(NamedTuple):
     """context [B, T, H]; weights [B, K, T, S], before any is dropped, where asked for."""
 
     context: Tensor
     weights: Tensor | None
 
 
-def linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
+def make_linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
     """`parts` maps of equal shape as one, each started by itself."""
     layer = kernels.Linear(in_size, parts * out_size)
     initialise_linear(layer, parts=parts)
@@ -69,7 +69,7 @@ def _fused(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, cau
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
-class MultiHeadAttention(nn.Module):
+class TransformerAttention(nn.Module):
     """`softmax(q k^T / sqrt(d)) v` in each head, joined and projected (Vaswani et al. 2017, eq. 1 and 3.2.2).
 
     A subclass says where queries, keys and values come from.
@@ -81,7 +81,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.num_heads = settings.num_heads
         self.dropout = Dropout(settings.attention_dropout)
-        self.output = linear(settings.size, settings.size, parts=1)
+        self.output = make_linear(settings.size, settings.size, parts=1)
 
     def attend(
         self,
@@ -92,7 +92,7 @@ class MultiHeadAttention(nn.Module):
         causal: bool,
         need_weights: bool,
         positions: Tensor | None = None,
-    ) -> Attended:
+    ) -> HeadContexts:
         """Attend with query [B, K, T, d]: to what is True in mask, which broadcasts to [B, K, T, S]; or to all (None);
         or, where `causal`, from position t to those up to t. `override` may replace the weights of positions [T]."""
         # A fused kernel neither tells its weights nor, on the CPU, drops any.
@@ -107,21 +107,23 @@ class MultiHeadAttention(nn.Module):
         else:
             weights = None
             contexts = _fused(query, *cache, mask, causal)
-        return Attended(self.output(contexts.transpose(1, 2).flatten(2)), weights if need_weights else None)
+        return HeadContexts(
+            self.output(contexts.transpose(1, 2).flatten(2)), weights if need_weights else None
+        )
 
     def split(self, x: Tensor) -> Tensor:
         """[B, T, H] as [B, K, T, d]."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
 
-class SelfAttention(MultiHeadAttention):
+class SelfAttention(TransformerAttention):
     """Positions of one sequence attend to each other."""
 
     stacked_maps: ClassVar = {"projection.weight": 3}  # W_q, W_k, W_v
 
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__(settings)
-        self.projection = linear(settings.size, settings.size, parts=3)
+        self.projection = make_linear(settings.size, settings.size, parts=3)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Queries [B, K, T, d], and keys and values side by side [B, T, 2H], of x [B, T, H]."""
@@ -133,15 +135,15 @@ class SelfAttention(MultiHeadAttention):
         return KeysValues(*map(self.split, own.chunk(2, dim=-1)))
 
 
-class CrossAttention(MultiHeadAttention):
+class CrossAttention(TransformerAttention):
     """Target positions attend to the encoder's states."""
 
     stacked_maps: ClassVar = {"states_projection.weight": 2}  # W_k, W_v
 
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__(settings)
-        self.query_projection = linear(settings.size, settings.size, parts=1)
-        self.states_projection = linear(settings.memory_size, settings.size, parts=2)
+        self.query_projection = make_linear(settings.size, settings.size, parts=1)
+        self.states_projection = make_linear(settings.memory_size, settings.size, parts=2)
 
     def project_states(self, states: Tensor) -> KeysValues:
         keys, values = map(self.split, self.states_projection(states).chunk(2, dim=-1))
@@ -149,7 +151,7 @@ class CrossAttention(MultiHeadAttention):
 
     def forward(
         self, x: Tensor, cross: KeysValues, mask: Tensor, *, first: int = 0, need_weights: bool
-    ) -> Attended:
+    ) -> HeadContexts:
         """Attend with x [B, T, H], from target position `first` on; or with x [N, 1, H]: the N / B hypotheses of a
         sentence, side by side, are then its T, and share its keys without a copy. mask [B, 1, 1, S]."""
         beside = x.view(cross.keys.size(0), -1, x.size(-1))  # [B, T, H]
@@ -158,4 +160,4 @@ class CrossAttention(MultiHeadAttention):
         context, weights = self.attend(
             query, cross, mask=mask, causal=False, need_weights=need_weights, positions=positions
         )
-        return Attended(context.view_as(x), weights)
+        return HeadContexts(context.view_as(x), weights)

@@ -6,14 +6,14 @@ Figures are drawn without pyplot, which would keep them all in memory. Matplotli
 import importlib
 from typing import Any
 
-from nmt.plotting.sentence import Group, Sentence
+from nmt.plotting.sentence import Sentence, SentenceGroup
 
 _MODULES = {
     "bleu_by_length": "curves",
-    "growth": "curves",
+    "growth_panels": "curves",
     "learning_curves": "curves",
-    "confusion": "heatmaps",
-    "document": "documents",
+    "confusion_heatmap": "heatmaps",
+    "document": "shaded_text",
     "write_heatmaps": "output",
     "Page": "output",
     "to_array": "files",
@@ -29,7 +29,7 @@ _MODULES = {
     "picture": "output",
     "alignment_page": "webpage",
 }
-__all__ = ["Group", "Sentence", *_MODULES]
+__all__ = ["Sentence", "SentenceGroup", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

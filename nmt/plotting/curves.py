@@ -49,7 +49,7 @@ def learning_curves(systems: Mapping[str, Sequence[Curve]], *, ylabel: str, xlab
     return figure
 
 
-def growth(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> Figure:
+def growth_panels(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> Figure:
     """Costs in panels, two in a row: the curves (value, cost) of each by their names. All axes are logarithmic.
 
     A straight line is a power law; where its slope changes, something else begins to cost.

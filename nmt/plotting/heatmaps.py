@@ -50,7 +50,7 @@ def heatmap(
     return _grid([[("", values)]], source, target, title, gold, cell=cell)
 
 
-def confusion(labels: Sequence[str], counts: Any) -> Figure:
+def confusion_heatmap(labels: Sequence[str], counts: Any) -> Figure:
     """Counts [C, C + 1] of labels (rows) and what they were taken for (columns, the last is no label), as shares of
     rows.
     """

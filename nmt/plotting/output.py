@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from nmt.alignment.importance import SEPARATOR
 from nmt.plotting.files import to_html, to_png, to_svg
 from nmt.plotting.heatmaps import heatmap
-from nmt.plotting.sentence import MOST_OF_PAGE, Group, Sentence, cropped
+from nmt.plotting.sentence import MOST_OF_PAGE, Sentence, SentenceGroup, cropped
 from nmt.plotting.shaded_text import document
 from nmt.plotting.webpage import alignment_page
 
@@ -40,12 +40,12 @@ class Page:
     """
 
     def __init__(self) -> None:
-        self.sentences: list[Sentence | Group] = []
+        self.sentences: list[Sentence | SentenceGroup] = []
         self.left_out = self._num_weights = 0
 
-    def add(self, sentence: Sentence | Group) -> bool:
+    def add(self, sentence: Sentence | SentenceGroup) -> bool:
         """Add a sentence, or count it as left out and return False."""
-        if isinstance(sentence, Group):
+        if isinstance(sentence, SentenceGroup):
             sentence = sentence._replace(sentences=[cropped(each) for each in sentence.sentences])
             members: Sequence[Sentence] = sentence.sentences
         else:

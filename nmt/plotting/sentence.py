@@ -24,7 +24,7 @@ class Sentence(NamedTuple):
     note: str | None = None
 
 
-class Group(NamedTuple):
+class SentenceGroup(NamedTuple):
     """Sentences that a page shows together: beside each other, or as a series, one at a time, with a slider."""
 
     title: str

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.alignment import SEPARATOR, sentences_of
-from nmt.plotting.sentence import Group, Sentence, drawable, fitting
+from nmt.plotting.sentence import Sentence, SentenceGroup, drawable, fitting
 
 HELP = """Point at a word, tap it, or go to it with Tab and the arrow keys: the shade and the number below the words of
 the other side are its attention weights in hundredths, and so is the width of the curves. A click or Enter holds the
@@ -27,7 +27,7 @@ document.querySelector("main").append(...items.map(each => (each.sentences ? dra
 
 
 def alignment_page(
-    sentences: Sequence[Sentence | Group],
+    sentences: Sequence[Sentence | SentenceGroup],
     *,
     title: str,
     source_lang: str | None = None,
@@ -41,7 +41,9 @@ def alignment_page(
     and voices fit. `note` is the last line of the introduction. Raises ValueError if the labels of a sentence do not
     fit its weights.
     """
-    items = [group_data(each) if isinstance(each, Group) else sentence_data(each) for each in sentences]
+    items = [
+        group_data(each) if isinstance(each, SentenceGroup) else sentence_data(each) for each in sentences
+    ]
     data = json.dumps(
         {"items": items, "langs": {"source": source_lang, "target": target_lang}}, ensure_ascii=False
     )
@@ -73,7 +75,7 @@ def alignment_page(
 """
 
 
-def group_data(group: Group) -> dict[str, Any]:
+def group_data(group: SentenceGroup) -> dict[str, Any]:
     """A group as `drawGroup` of `sentence.js` reads it."""
     sentences = [sentence_data(each) for each in group.sentences]
     return {"title": drawable(group.title), "sentences": sentences, "isSeries": group.is_series}

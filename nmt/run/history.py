@@ -10,7 +10,7 @@ import numpy as np
 from nmt import alignment
 from nmt.atomic import write_together
 from nmt.errors import UserError
-from nmt.plotting import Group, Sentence
+from nmt.plotting import Sentence, SentenceGroup
 from nmt.plotting.sentence import MOST_OF_PAGE, cropped
 
 FILE, PAGE = "history.npz", "index.html"
@@ -111,14 +111,14 @@ class History:
         np.savez_compressed(content, **plain)
         write_together({directory / FILE: content.getvalue(), directory / PAGE: page})
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[SentenceGroup]:
         """A series over the last validations for each sentence, as many as a page has room for."""
         groups = []
         for k in range(len(self.rows)):
             room = MOST_OF_PAGE // max(1, len(self.rows) * self.weights[k][0].size)
             shown = range(len(self.steps))[-max(1, min(MOST_ON_PAGE, room)) :]
             series = [cropped(self._sentence(n, k)) for n in shown]
-            groups.append(Group(f"sentence {self.rows[k]}: {self.source[k]}", series, is_series=True))
+            groups.append(SentenceGroup(f"sentence {self.rows[k]}: {self.source[k]}", series, is_series=True))
         return groups
 
     def _sentence(self, n: int, k: int) -> Sentence:

@@ -64,7 +64,7 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer, *, trusted: Seque
     return translator
 
 
-def quantise(translator: Translator) -> None:
+def quantise_linear_maps(translator: Translator) -> None:
     """Let the linear maps of a translator multiply in bytes (`nmt.kernels.int8`), for good; the attention
     mechanisms of `nmt.attention` stay as they are. Raises UserError where it is not on a CPU."""
     kernels.quantise(translator, leave=Attention)

@@ -20,7 +20,7 @@ from nmt.run.aligning import AligningModel
 from nmt.run.data import read_whole, references_of, stored_data
 from nmt.run.device import pick_device
 from nmt.run.limits import check_case
-from nmt.run.model import quantise
+from nmt.run.model import quantise_linear_maps
 from nmt.run.paths import checkpoint_file, files_to_average, load_config
 from nmt.run.translating import TranslatingModel
 from nmt.run.translation import Translation
@@ -74,7 +74,7 @@ class Run(TranslatingModel, AligningModel):
         translator = load_translator(config.model, tokenizer, files, trusted=trusted)
         run = cls(directory, config, tokenizer, translator.to(pick_device(device)), trusted=trusted)
         if int8:
-            quantise(run.translator)
+            quantise_linear_maps(run.translator)
         return run
 
     @classmethod

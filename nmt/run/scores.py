@@ -96,7 +96,7 @@ def training_in(file: Path) -> dict[str, Any] | None:
     return None
 
 
-def report(scores: dict[str, Any]) -> str:
+def score_lines(scores: dict[str, Any]) -> str:
     """The scores as lines a person reads: `BLEU 35.1 ± 1.5  nrefs:1|…`."""
     lines = []
     for name, result in scores.items():

@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from nmt.config.build import check
+from nmt.config.build import check_buildable
 from nmt.config.types import flat
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -81,7 +81,7 @@ def load_translator(
 
     Raises UserError if the node needs other weights than the file's, before memory is taken for them.
     """
-    check(config, "model", trusted)
+    check_buildable(config, "model", trusted)
     for key, value in flat(OmegaConf.to_container(config, resolve=True), "model").items():
         if isinstance(value, int) and abs(value) > _MOST:
             raise UserError(f"{key}={value}: a model has no layers of this size or number")

@@ -60,7 +60,7 @@ CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to 
 _ABSENT = object()
 
 
-def stored_settings(run_dir: Path) -> dict[str, Any]:
+def load_stored_settings(run_dir: Path) -> dict[str, Any]:
     """The configuration of a run directory, with paths in the directory where it is now. Raises UserError."""
     loaded: Any = OmegaConf.to_container(load_config(run_dir))
     if missing := [key for key in _NEEDED if not isinstance(loaded.get(key), _NEEDED[key])]:

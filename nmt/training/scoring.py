@@ -15,7 +15,7 @@ from nmt.errors import UserError, printable
 from nmt.run.paths import score_files
 from nmt.run.provenance import commands_of, provenance, typed
 from nmt.run.run import Run
-from nmt.run.scores import report, training_in, write_scores
+from nmt.run.scores import score_lines, training_in, write_scores
 from nmt.run.translation import Translation
 
 
@@ -62,7 +62,7 @@ def score(
     }
     scores["decoding"], scores["checkpoint"] = asdict(decoding), checkpoint
     write_scores(run_dir, split, scores, translations)
-    print(f"{split} of {run_dir}\n{report(scores)}\n{closing(run_dir, splits[split], translations)}")
+    print(f"{split} of {run_dir}\n{score_lines(scores)}\n{closing(run_dir, splits[split], translations)}")
     return split, scores
 
 

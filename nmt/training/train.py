@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from nmt import kernels
-from nmt.config.build import build, build_parts, check, reads_lowercase
+from nmt.config.build import build, build_parts, check_buildable, reads_lowercase
 from nmt.config.types import GROUPS, flat, key_of, say
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer, model_files
@@ -87,7 +87,7 @@ def train(
     scores.
     """
     started, commit = time.perf_counter(), provenance.commit()
-    check(cfg, trusted=cfg.trusted)
+    check_buildable(cfg, trusted=cfg.trusted)
     check_rules(cfg)
     origin = None if checkpoint or cfg.get("start_from") is None else Path(cfg.start_from)
     if origin is not None:
@@ -307,14 +307,14 @@ def resume_run(
         raise UserError(f"resume= goes on in {run_dir}: leave out run_dir=")
     cfg.run_dir = str(run_dir)
     keys_given = [key for key in keys if key not in ("resume", "trusted")]
-    stored = resume.stored_settings(run_dir)
+    stored = resume.load_stored_settings(run_dir)
     resume.settle_defaults(cfg, stored, keys)
     stored = resume.take_over(stored, cfg, keys_given)
     wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
     config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]
     resumed = OmegaConf.create(config | {"trusted": list(cfg.trusted)})
     check_settings(resumed)
-    check(resumed, trusted=cfg.trusted)
+    check_buildable(resumed, trusted=cfg.trusted)
     file, checkpoint = resume.load_checkpoint(run_dir)
     with sound(file):
         reason, step = resume.finished(checkpoint, config), checkpoint["global_step"]

@@ -45,7 +45,7 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
         tgt = (row[1] for row in train.first_pairs(settings.max_pairs))
         tokenizer = Tokenizer.train(src, tgt, **keywords)
     else:
-        some = encoding.sample(train, settings.max_pairs)
+        some = encoding.sample_rows(train, settings.max_pairs)
         tokenizer = cached_tokenizer(
             lambda: Tokenizer.train(encoding.texts(some, "src"), encoding.texts(some, "tgt"), **keywords),
             key=hashlib.sha256(repr((some._fingerprint, sorted(keywords.items()))).encode()).hexdigest(),

@@ -11,7 +11,7 @@ _POOL = {"train": 8000, "val": 500, "test": 1500}  # distinct sentences that a s
 _NEGATIVE = "negative "
 
 
-class Document(NamedTuple):
+class GrammarDocument(NamedTuple):
     """Sentences, and the numbers of those that deny something, from 0: all that a label or a summary is made of."""
 
     sentences: tuple[Pair, ...]
@@ -32,7 +32,7 @@ def documents(
     max_sentences: int,
     most_important: int,
     seed: int,
-) -> dict[str, list[Document]]:
+) -> dict[str, list[GrammarDocument]]:
     """Splits of random documents; no sentence of one split is in another.
 
     A document has `min_sentences` to `max_sentences` sentences, 1 to `most_important` of which deny something; each is
@@ -47,7 +47,7 @@ def documents(
     sizes = {f"num_{split}": number for split, number in _POOL.items()}
     pools = corpus(**sizes, max_words=MOST_WORDS, seed=seed)
     rng = random.Random(seed)
-    splits: dict[str, list[Document]] = {}
+    splits: dict[str, list[GrammarDocument]] = {}
     for split, number in (("train", num_train), ("val", num_val), ("test", num_test)):
         by_kind: dict[str, list[Pair]] = {}
         for pair in pools[split]:
@@ -61,5 +61,5 @@ def documents(
             sentences = [
                 rng.choice(rng.choice(denials) if place in important else others) for place in range(size)
             ]
-            splits[split].append(Document(tuple(sentences), tuple(important)))
+            splits[split].append(GrammarDocument(tuple(sentences), tuple(important)))
     return splits

@@ -149,7 +149,7 @@ class Checkpoints(Checkpoint):
         self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        settle(
+        pause_loop(
             checkpoint["loops"]["fit_loop"],
             num_batches=int(trainer.num_training_batches),
             validation_due=self._validation_due,
@@ -221,7 +221,7 @@ def check_plain(state: Any, name: str = "") -> None:
         ) from error
 
 
-def settle(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> None:
+def pause_loop(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> None:
     """Bring the counters of Lightning's fit loop, in place, to a pause between two batches of an open epoch.
 
     Lightning resumes correctly from some states of its counters only. Here there are two: b of `num_batches` batches

@@ -117,7 +117,7 @@ class MLFlow(MLFlowLogger):
         self.experiment.log_image(self.run_id, image, key=tag, step=step, synchronous=True)
 
     def add_table(self, tag: str, header: Sequence[str], rows: Sequence[Sequence[str]], step: int) -> None:
-        self.experiment.log_text(self.run_id, markdown(header, rows), f"{tag}/step_{step:06d}.md")
+        self.experiment.log_text(self.run_id, markdown_table(header, rows), f"{tag}/step_{step:06d}.md")
 
 
 def log_image(trainer: L.Trainer, tag: str, image: np.ndarray, step: int) -> None:
@@ -133,12 +133,12 @@ def log_table(
 ) -> None:
     """Log a table of text to each logger that accepts text; on rank 0 only."""
     for writer in tensorboard_writers(trainer):
-        writer.add_text(tag, markdown(header, rows), step)
+        writer.add_text(tag, markdown_table(header, rows), step)
     for logger in _trackers(trainer):
         logger.add_table(tag, header, rows, step)
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose cells are escaped."""
     lines = [header, *([as_it_is(cell) for cell in row] for row in rows)]
     first, *others = ("|" + "".join(f" {cell} |" if cell else " |" for cell in line) for line in lines)

@@ -79,7 +79,7 @@ class ScoreValidation(Callback):
                     references[0],
                     lowercase=self.scorers["macro_f1"].lowercase,
                 )
-                image = plotting.to_array(plotting.confusion(labels, counts))
+                image = plotting.to_array(plotting.confusion_heatmap(labels, counts))
                 log_image(trainer, "val/confusion", image, trainer.global_step)
 
     def _write_samples(
