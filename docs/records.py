@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.benchmark import growth_rows
-from nmt.comparison.tables import aligned
+from nmt.comparison.tables import align_columns
 from nmt.metrics import LABELS
 
 RECORDS = Path(__file__).parent / "results"
@@ -68,7 +68,7 @@ def mechanisms() -> str:
         aer = "–" if row["aer"] is None else f"{row['aer']:.3f}"
         score = within(row["bleu"], row["ci"])
         lines.append([f"`{row['settings']}`", score, aer, f"{row['parameters'] / 1e6:.2f}M"])
-    return f"{aligned(lines)}\n\n{record['note']} Commit `{record['commit']}`."
+    return f"{align_columns(lines)}\n\n{record['note']} Commit `{record['commit']}`."
 
 
 def seeds(name: str) -> str:
@@ -88,7 +88,7 @@ def seeds(name: str) -> str:
                 "",
             ]
         )
-    return f"{aligned(lines)}\n\n{origin(record['runs'])}"
+    return f"{align_columns(lines)}\n\n{origin(record['runs'])}"
 
 
 def lengths(name: str) -> str:
@@ -99,7 +99,7 @@ def lengths(name: str) -> str:
     lines.append(["sentences", *map(str, buckets["num_sentences"])])
     for run, scores in zip(record["runs"], buckets["scores"], strict=True):
         lines.append([command_of(run), *(f"{score:.1f}" for score in scores)])
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def earlier_scores() -> str:
@@ -108,7 +108,7 @@ def earlier_scores() -> str:
         score = f"{row['bleu']}" if row["std"] is None else f"{row['bleu']} ± {row['std']}"
         cells = [row["data"], f"`{row['settings']}`", score, str(row["seeds"]), str(row["epochs"])]
         lines.append([*cells, f"`{row['commit']}`"])
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def toolkits(record: dict[str, Any], rows: str = "rows") -> str:
@@ -121,7 +121,7 @@ def beside_toolkits(rows: Sequence[dict[str, Any]]) -> str:
         lines.append(
             [row["work"], f"{row['here']:,}", row["toolkit"], f"{row['there']:,}", f"{row['ratio']:.2f}"]
         )
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def gpu(max_tokens: int) -> str:
@@ -139,7 +139,7 @@ def gpu(max_tokens: int) -> str:
                 f"{plain:,}",
             ]
             lines.append([*cells, f"{here / plain:.2f}", memory, f"{100 * row['share']:.0f} %"])
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def gpu_decoding() -> str:
@@ -164,7 +164,7 @@ def alignment() -> str:
     lines = [columns]
     for row in record["rows"]:
         lines.append([row["model"], *("–" if row[key] is None else f"{row[key]:.3f}" for key in columns[1:])])
-    return f"{aligned(lines)}\n\n{record['note']} Commit `{record['commit']}`."
+    return f"{align_columns(lines)}\n\n{record['note']} Commit `{record['commit']}`."
 
 
 def reproduction() -> str:
@@ -173,7 +173,7 @@ def reproduction() -> str:
     for row in sorted(record["rows"], key=lambda row: -row["bleu"]):
         aer = "–" if row["aer"] is None else f"{row['aer']:.3f}"
         lines.append([f"`{row['settings']}`", within(row["bleu"], row["std"]), aer])
-    return f"{aligned(lines)}\n\n{record['note']} Commit `{record['commit']}`."
+    return f"{align_columns(lines)}\n\n{record['note']} Commit `{record['commit']}`."
 
 
 def options(name: str) -> str:
@@ -185,7 +185,7 @@ def options(name: str) -> str:
         score = within(run["bleu"], run["bleu_ci"])
         chance = "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
         lines.append([command_of(run), score, chance, f"{run['num_parameters']:,}", f"{run['steps']:,}"])
-    return f"{aligned(lines)}\n\n{origin(runs)}"
+    return f"{align_columns(lines)}\n\n{origin(runs)}"
 
 
 def documents(name: str, score: str) -> str:
@@ -202,7 +202,7 @@ def documents(name: str, score: str) -> str:
                 f"{run['num_parameters']:,}",
             ]
         )
-    return f"{aligned(lines)}\n\n{origin(runs)}"
+    return f"{align_columns(lines)}\n\n{origin(runs)}"
 
 
 def race(name: str) -> str:
@@ -213,7 +213,7 @@ def race(name: str) -> str:
         best = (f"{max(bleu for _, _, bleu in run):.1f}" for run in record["curves"][program])
         reached = ("–" if each is None else f"{each:.0f}" for each in seconds)
         lines.append([program, ", ".join(reached), ", ".join(best)])
-    return f"{aligned(lines)}\n\n{origin([record])}"
+    return f"{align_columns(lines)}\n\n{origin([record])}"
 
 
 def means(name: str) -> str:
@@ -227,7 +227,7 @@ def means(name: str) -> str:
         scores = [run["bleu"] for run in group]
         score = within(statistics.mean(scores), statistics.stdev(scores))
         lines.append([settings, score, str(len(group)), f"{group[0]['steps']:,}"])
-    return f"{aligned(lines)}\n\n{origin(runs)}"
+    return f"{align_columns(lines)}\n\n{origin(runs)}"
 
 
 def growth(axis: str) -> str:
@@ -237,7 +237,7 @@ def growth(axis: str) -> str:
     if earlier := load("growth_before")["growth"].get(axis):
         before = ["before: target pieces/s", *(f"{each['per_second']['median']:,.0f}" for each in earlier)]
         lines = [[row[0], cell, *row[1:]] for row, cell in zip(lines, before, strict=True)]
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def growth_origin() -> str:
@@ -281,7 +281,7 @@ def readme_results() -> str:
     [wide] = load("evbnews_wide")["runs"]
     score = within(wide["bleu"], wide["bleu_ci"])
     lines.append(["EVBNews en→vi, in bfloat16", "`experiment=evbnews_en_vi_wide data.path=DIR`", score, "–"])
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def readme_toolkits() -> str:

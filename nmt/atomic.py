@@ -27,7 +27,7 @@ def escape_markdown(text: str) -> str:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """A new file beside `path`: it takes the name `path` at the end, or is removed after an exception."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -62,7 +62,7 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
         with contextlib.ExitStack() as all_written:
             for path, content in contents.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                new = all_written.enter_context(replacing(path))
+                new = all_written.enter_context(replace_file(path))
                 new.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise WriteError(path, error) from error

@@ -23,16 +23,16 @@ LONGEST_LINE = 2**20  # bytes of a line, its end included
 
 def read_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[str]:
     r"""The lines of a UTF-8 file, plain or packed, without their ends. Only \n and \r\n end a line."""
-    with opened(path) as handle:
-        yield from decoded(handle, str(path), longest=longest)
+    with open_unpacked(path) as handle:
+        yield from decode_lines(handle, str(path), longest=longest)
 
 
-def decoded(handle: BinaryIO, name: str, *, longest: int = LONGEST_LINE) -> Iterator[str]:
+def decode_lines(handle: BinaryIO, name: str, *, longest: int = LONGEST_LINE) -> Iterator[str]:
     """The lines of an open file or pipe called `name`, as `read_lines` gives them.
 
     Raises UserError naming the line that `decode` refuses.
     """
-    for number, line in enumerate(bounded(handle, longest), 1):
+    for number, line in enumerate(read_bounded(handle, longest), 1):
         try:
             yield decode(line, longest)
         except UserError as error:
@@ -40,12 +40,12 @@ def decoded(handle: BinaryIO, name: str, *, longest: int = LONGEST_LINE) -> Iter
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The `bounded` lines of a file, plain or packed."""
-    with opened(path) as handle:
-        yield from bounded(handle)
+    """The `read_bounded` lines of a file, plain or packed."""
+    with open_unpacked(path) as handle:
+        yield from read_bounded(handle)
 
 
-def bounded(handle: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[bytes]:
+def read_bounded(handle: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     """The lines of a binary file with their ends, without a byte order mark at its beginning.
 
     Of a line of more than `longest` bytes only the first `longest + 1` are read into memory and given.
@@ -83,7 +83,7 @@ def digest_lines(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_unpacked(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked if its name ends in .gz, .xz or .bz2."""
     with readable(path), opener(path)(path, "rb") as handle:
         yield handle

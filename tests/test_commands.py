@@ -23,7 +23,7 @@ from nmt import alignment, plotting
 from nmt.commands import entry
 from nmt.commands.entry import COMMANDS
 from nmt.decoding import DecodingSettings
-from nmt.lines import decoded
+from nmt.lines import decode_lines
 from nmt.run import provenance
 from nmt.run.paths import checkpoint_file
 from nmt.run.provenance import commit
@@ -495,7 +495,7 @@ def test_translate_refuses_bad_input(run_dir, workspace):
 
 
 def test_a_byte_order_mark_is_not_translated():
-    assert list(decoded(io.BytesIO("\ufeffone\r\ntwo".encode()), "standard input")) == ["one", "two"]
+    assert list(decode_lines(io.BytesIO("\ufeffone\r\ntwo".encode()), "standard input")) == ["one", "two"]
 
 
 def test_a_finished_run_that_has_lost_its_scores_is_scored_again_with_what_training_cost(run_dir, workspace):

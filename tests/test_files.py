@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.atomic import json_text, replacing
+from nmt.atomic import json_text, replace_file
 from nmt.run.scores import score_lines, write_scores
 
 
@@ -17,16 +17,16 @@ def write_half(path: Path) -> None:
 
 def test_a_file_has_its_new_content_at_the_end_or_its_old_one(tmp_path):
     file = tmp_path / "a.txt"
-    with replacing(file) as new:
+    with replace_file(file) as new:
         new.write_text("whole")
         assert not file.exists()
-    with pytest.raises(OSError, match="cut off"), replacing(file) as new:
+    with pytest.raises(OSError, match="cut off"), replace_file(file) as new:
         write_half(new)
     assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"a.txt": "whole"}
 
 
 def test_two_that_write_one_file_do_not_meet(tmp_path):
-    with replacing(tmp_path / "a") as one, replacing(tmp_path / "a") as other:
+    with replace_file(tmp_path / "a") as one, replace_file(tmp_path / "a") as other:
         assert one != other
         one.write_text("same")
         other.write_text("same")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nmt.data.corpus import read_files
-from nmt.data.find import Languages, find, missing
+from nmt.data.find import Languages, find, missing_split_error
 from nmt.data.formats import read_rows
 from nmt.errors import UserError
 from nmt.lines import LONGEST_LINE, read_lines
@@ -24,7 +24,7 @@ def read(folder, *, src="en", tgt="fr", split="train", columns=None, skip_bad=Fa
     languages = Languages(src, tgt, columns and tuple(columns))
     files = find(folder, split, languages)
     if files is None:
-        raise missing(folder, split, languages)
+        raise missing_split_error(folder, split, languages)
     return list(read_rows(files.shards, languages, skip_bad=skip_bad))
 
 

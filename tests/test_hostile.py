@@ -36,7 +36,7 @@ from nmt.decoding import DecodingSettings
 from nmt.errors import UserError, WriteError
 from nmt.run.data import read_splits
 from nmt.run.model import build_translator
-from nmt.run.paths import claimed, newest_run, write_atomically
+from nmt.run.paths import claim_directory, newest_run, write_atomically
 from nmt.run.run import Run
 from nmt.run.scores import write_scores
 from nmt.training import resume, scoring
@@ -970,7 +970,7 @@ def test_a_new_run_is_not_written_over_an_old_one(trained, tmp_path, cache):
 
 def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
     place = tmp_path / "logs" / "name" / "second"
-    with claimed(place, may_rename=True) as first, claimed(place, may_rename=True) as second:
+    with claim_directory(place, may_rename=True) as first, claim_directory(place, may_rename=True) as second:
         (first / "config.yaml").touch()
         assert (first, second) == (place, place.with_name("second_2"))
         assert second.is_dir()
@@ -979,10 +979,10 @@ def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
 
 def test_a_run_that_leaves_nothing_leaves_no_folder_but_one_that_was_there(tmp_path):
     (tmp_path / "mine").mkdir()
-    with pytest.raises(UserError), claimed(tmp_path / "mine" / "a" / "b", may_rename=False):
+    with pytest.raises(UserError), claim_directory(tmp_path / "mine" / "a" / "b", may_rename=False):
         raise UserError("refused")
     assert [each.name for each in tmp_path.rglob("*")] == ["mine"]
-    with claimed(tmp_path / "mine", may_rename=False):
+    with claim_directory(tmp_path / "mine", may_rename=False):
         pass
     assert (tmp_path / "mine").is_dir()
 

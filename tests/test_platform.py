@@ -15,7 +15,7 @@ import pytest
 
 from nmt.atomic import new_folder
 from nmt.commands import entry
-from nmt.run.paths import claimed
+from nmt.run.paths import claim_directory
 from nmt.training import launch, memory
 from tests.bare import HIDDEN, MODULES
 from tests.commands import ROOT
@@ -85,7 +85,7 @@ def test_memory_is_given_back_only_by_a_library_that_can(monkeypatch):
 
 
 def test_a_run_directory_is_held_without_locks(bare, tmp_path):
-    with claimed(tmp_path / "run", may_rename=False):
+    with claim_directory(tmp_path / "run", may_rename=False):
         pass
 
 

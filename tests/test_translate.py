@@ -15,7 +15,7 @@ import pytest
 from nmt import alignment, plotting
 from nmt.commands import translate as command
 from nmt.errors import UserError, WriteError
-from nmt.run.paths import growing
+from nmt.run.paths import grow_file
 from nmt.run.run import Run
 from nmt.run.translation import Translation
 from tests.test_align import SMALL, SOURCES, TARGETS, align, compose, make_run, translate, written
@@ -31,7 +31,7 @@ def run_dir(tmp_path_factory) -> Path:
 
 def test_a_file_grows_beside_its_name_and_takes_it_at_the_end(tmp_path):
     file = written(tmp_path / "out", "old")
-    with growing(file) as write:
+    with grow_file(file) as write:
         write("one\n")
         write("twó\n")
         assert file.read_text("utf-8") == "old\n"
@@ -47,14 +47,14 @@ def write_and_fail(write, fault):
 @pytest.mark.parametrize("fault", [UserError, KeyboardInterrupt, OSError])
 def test_what_was_written_before_a_fault_is_kept_apart(fault, tmp_path, caplog):
     file = written(tmp_path / "out", "old")
-    with pytest.raises(fault), growing(file) as write:
+    with pytest.raises(fault), grow_file(file) as write:
         write_and_fail(write, fault)
     assert file.read_text("utf-8") == "old\n"
     assert (tmp_path / "out.part").read_text("utf-8") == "one\n"
     assert len(list(tmp_path.iterdir())) == 2
     assert "out.part has what was written" in caplog.text
     (tmp_path / "out.part").unlink()
-    with pytest.raises(fault), growing(file):
+    with pytest.raises(fault), grow_file(file):
         raise fault("before the first line")
     assert list(tmp_path.iterdir()) == [file]
 
@@ -72,12 +72,12 @@ def test_a_name_of_packed_text_gives_packed_text(run_dir, tmp_path):
 def test_links_are_followed_and_streams_stay_streams(tmp_path):
     file, link = written(tmp_path / "file", "old"), tmp_path / "link"
     link.symlink_to(file)
-    with growing(link) as write:
+    with grow_file(link) as write:
         write("new\n")
     assert link.is_symlink()
     assert file.read_text("utf-8") == "new\n"
     reader, writer = os.pipe()
-    with growing(Path(f"/dev/fd/{writer}")) as write:
+    with grow_file(Path(f"/dev/fd/{writer}")) as write:
         write("streamed\n")
     os.close(writer)
     with os.fdopen(reader, "rb") as stream:
@@ -86,9 +86,9 @@ def test_links_are_followed_and_streams_stay_streams(tmp_path):
 
 def test_a_full_disk_is_named_with_the_file():
     full = pytest.raises(WriteError, match=r"full: cannot write \(No space left on device\)")
-    with full, growing(Path("/dev/full")) as write:
+    with full, grow_file(Path("/dev/full")) as write:
         write("x" * 100_000)
-    with full, growing(Path("/dev/full")) as write:
+    with full, grow_file(Path("/dev/full")) as write:
         write("of which the last are written at the end")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.atomic import replacing
+from nmt.atomic import replace_file
 
 LONGEST_LABEL = 40  # characters; longer labels are cut
 
@@ -33,7 +33,7 @@ def saving_weights(path: Path) -> Iterator[Callable[..., None]]:
                 files[name].write(np.asarray(values).astype(kind).tobytes())
 
         yield save
-        new = stack.enter_context(replacing(path))
+        new = stack.enter_context(replace_file(path))
         with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for name, kind in types.items():
                 size = files[name].tell() // np.dtype(kind).itemsize

@@ -13,7 +13,7 @@ from nmt.analysis.attentions import LayerAttentions
 from nmt.analysis.words import SPECIAL
 from nmt.attention import MultiHeadAttention
 from nmt.attention.masks import padding_mask
-from nmt.comparison.tables import aligned
+from nmt.comparison.tables import align_columns
 from nmt.layers.transformer_attention import TransformerAttention
 from nmt.run.run import Run
 
@@ -93,7 +93,7 @@ def head_table(texts: Sequence[LayerAttentions]) -> str:
             lines.append(
                 [str(layer), str(head), *("–" if np.isnan(each) else f"{each:.2f}" for each in values), to]
             )
-    return aligned(lines)
+    return align_columns(lines)
 
 
 @torch.inference_mode()

@@ -32,7 +32,7 @@ from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.model import quantise_linear_maps
 from nmt.run.paths import write_atomically
-from nmt.run.provenance import provenance, typed
+from nmt.run.provenance import command_line, provenance
 from nmt.training.vocabulary import make_tokenizer
 
 # The configuration of each variant, and all overrides it is composed of
@@ -46,7 +46,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """
     check_subjects(cfg)
     device = pick_device(cfg.device)
-    origin = provenance(typed("benchmark", overrides), device)  # with the load before this adds to it
+    origin = provenance(command_line("benchmark", overrides), device)  # with the load before this adds to it
     variants = compose_variants(cfg, overrides)
     bar: Any = tqdm(total=3 + len(variants) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
     with (

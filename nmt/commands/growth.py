@@ -22,7 +22,7 @@ from nmt.config.types import key_of
 from nmt.data.batching import Batch
 from nmt.run.device import pick_device
 from nmt.run.paths import write_atomically
-from nmt.run.provenance import provenance, typed
+from nmt.run.provenance import command_line, provenance
 
 LENGTH = 20  # pieces per side, unless lengths are the axis
 KEYS = {"widths": "model.size", "vocabularies": "data.tokenizer.vocab_size"}
@@ -33,7 +33,7 @@ def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     draw it in FILE.png."""
     device = pick_device(cfg.device)
     origin = provenance(
-        typed("benchmark", overrides), device
+        command_line("benchmark", overrides), device
     )  # records the machine's load before the measurements
     settings = [each for each in overrides if key_of(each).partition(".")[0] != "data"]
     values = {axis: sorted(set(cfg.axes[axis])) for axis in cfg.growth}

@@ -24,7 +24,7 @@ from nmt.plotting import learning_curves, to_png
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.paths import write_atomically
-from nmt.run.provenance import provenance, typed
+from nmt.run.provenance import command_line, provenance
 
 TOLD = (
     "trainer.enable_progress_bar=false",
@@ -66,7 +66,7 @@ def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             for name, command in (("here", here), ("plain loop", loop)):
                 curves[name].append(validations(command, f"{name}, seed {seed}"))
     result = {
-        **provenance(typed("benchmark", overrides), pick_device("auto")),
+        **provenance(command_line("benchmark", overrides), pick_device("auto")),
         "target": cfg.target,
         "seconds": {name: [seconds_to(cfg.target, each) for each in runs] for name, runs in curves.items()},
         "curves": curves,

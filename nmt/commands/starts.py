@@ -20,7 +20,7 @@ from nmt.errors import UserError
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.paths import write_atomically
-from nmt.run.provenance import provenance, typed
+from nmt.run.provenance import command_line, provenance
 from nmt.training.vocabulary import make_tokenizer
 
 TRAIN = (sys.executable, "-m", "nmt.commands", "train")
@@ -75,7 +75,10 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
     results = [corpus_cost(cfg, settings, number) for number in sizes]
     print(measure.corpora_table(results))
     if cfg.output is not None:
-        result = {**provenance(typed("benchmark", overrides), pick_device(cfg.device)), "corpora": results}
+        result = {
+            **provenance(command_line("benchmark", overrides), pick_device(cfg.device)),
+            "corpora": results,
+        }
         write_atomically(Path(cfg.output), json_text(result))
     return results
 

@@ -17,7 +17,7 @@ from nmt.commands.run_names import agree_on, stored_choices
 from nmt.config.commands import check_settings
 from nmt.environment import launch_rank
 from nmt.errors import UserError, WriteError
-from nmt.run.paths import claimed
+from nmt.run.paths import claim_directory
 from nmt.training.callbacks import Interrupted
 from nmt.training.train import quieten, resume_run, train
 
@@ -54,7 +54,7 @@ def _run_directory(cfg: DictConfig) -> Iterator[Path]:
         place, is_named = Path(to_absolute_path(cfg.run_dir)), not OmegaConf.is_interpolation(cfg, "run_dir")
     with contextlib.ExitStack() as stack:
         if launch_rank() == 0:
-            place = stack.enter_context(claimed(place, may_rename=not is_named))
+            place = stack.enter_context(claim_directory(place, may_rename=not is_named))
             check_folder(place)  # before a log is written there
             handler = LogFile(place / "train.log")
             handler.setFormatter(logging.Formatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))

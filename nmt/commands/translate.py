@@ -24,9 +24,9 @@ from nmt.config.build import build
 from nmt.data.unknown_characters import UnknownCharacters
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
-from nmt.lines import LONGEST_LINE, decoded, read_lines
+from nmt.lines import LONGEST_LINE, decode_lines, read_lines
 from nmt.run.limits import check_decoding
-from nmt.run.paths import growing
+from nmt.run.paths import grow_file
 from nmt.run.run import Run, open_run
 from nmt.run.translation import Translation
 
@@ -82,7 +82,7 @@ def translate(cfg: DictConfig) -> None:
 def _writers(cfg: DictConfig, stack: ExitStack) -> Callable[[int, Translation], None]:
     """A function that writes a line's translation to standard output or the files, which `stack` closes."""
     write = {
-        key: stack.enter_context(growing(Path(cfg[key])))
+        key: stack.enter_context(grow_file(Path(cfg[key])))
         for key in ("output", "alignments")
         if cfg[key] is not None
     }
@@ -187,13 +187,13 @@ def _blocks(cfg: DictConfig, longest: int) -> Iterator[list[str]]:
     with suppress(OSError):  # one without a descriptor is not a real one, as in a test
         if not stat.S_ISREG(os.fstat(stdin.fileno()).st_mode):
             return arriving(_own_input(stdin.fileno(), longest), cfg.block_size)
-    return batched(decoded(stdin, "standard input", longest=longest), cfg.block_size)
+    return batched(decode_lines(stdin, "standard input", longest=longest), cfg.block_size)
 
 
 def _own_input(descriptor: int, longest: int) -> Iterator[str]:
     """The lines of standard input for a thread: Python forbids one to wait for sys.stdin while the program ends."""
     with os.fdopen(os.dup(descriptor), "rb") as handle:
-        yield from decoded(handle, "standard input", longest=longest)
+        yield from decode_lines(handle, "standard input", longest=longest)
 
 
 def batched(lines: Iterator[str], size: int) -> Iterator[list[str]]:

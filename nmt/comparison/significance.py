@@ -145,12 +145,14 @@ def _difference(
         return {"difference": difference, "ci": float(high - low) / 2, "p": p, "of": "runs"}
     covariance = np.cov(resampled)
 
-    def shared(rows: Sequence[int]) -> float:
+    def mean_covariance(rows: Sequence[int]) -> float:
         part = covariance[np.ix_(rows, rows)]
         return (part.sum() - np.trace(part)) / (len(rows) * (len(rows) - 1))
 
     of_seeds = [(scores[rows].var(ddof=1) / len(rows), len(rows) - 1) for rows in (ours, theirs)]
-    of_sentences = shared(ours) + shared(theirs) - 2 * covariance[np.ix_(ours, theirs)].mean()
+    of_sentences = (
+        mean_covariance(ours) + mean_covariance(theirs) - 2 * covariance[np.ix_(ours, theirs)].mean()
+    )
     variance = sum(each for each, _ in of_seeds) + max(of_sentences, 0)
     uncertainty = sum(each**2 / freedom for each, freedom in of_seeds)
     freedom = variance**2 / uncertainty if uncertainty > 0 else np.inf

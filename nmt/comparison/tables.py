@@ -60,7 +60,7 @@ def score_table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
                 line[-1] += f" ± {row[f'{name}_ci']:.2f}"
                 line.append(_p_values(row, name))
         lines.append(line)
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def score_note(first: str) -> str:
@@ -79,7 +79,7 @@ def system_table(averages: Sequence[Mapping[str, Any]], columns: Mapping[str, st
     for entry in averages:
         cells = (_mean(name, entry.get(name), "±") for name in columns)
         lines.append([escape_markdown(entry["run"]), str(entry["num_runs"]), *cells])
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def difference_tables(comparison: Comparison, columns: Mapping[str, str]) -> str:
@@ -100,13 +100,13 @@ def difference_tables(comparison: Comparison, columns: Mapping[str, str]) -> str
         lines = [[f"difference from {escape_markdown(base)} (p)", *headings.values()]]
         others = (each for each in systems if each != base)
         lines += [[escape_markdown(ours), *(cells[name, ours, base] for name in headings)] for ours in others]
-        sections.append(aligned(lines))
+        sections.append(align_columns(lines))
     for name, heading in headings.items() if base is None else ():
         lines = [[f"{heading}: row − column (p)", *map(str, range(1, len(systems) + 1))]]
         for number, ours in enumerate(systems, start=1):
             matrix = (cells.get((name, ours, theirs), "") for theirs in systems)
             lines.append([f"{number} {escape_markdown(ours)}", *matrix])
-        sections.append(aligned(lines))
+        sections.append(align_columns(lines))
     number = len(found) // len(metrics)
     corrected = f", corrected for the {number} comparisons of each metric (Holm 1979)" if number > 1 else ""
     note = (
@@ -129,7 +129,7 @@ def length_table(heading: str, rows: Sequence[Row], lengths: Mapping[str, Any]) 
     lines.append(["sentences", *map(str, lengths["num_sentences"])])
     for row, scores in zip(rows, lengths["scores"], strict=True):
         lines.append([escape_markdown(row["run"]), *(f"{score:.2f}" for score in scores)])
-    return aligned(lines)
+    return align_columns(lines)
 
 
 def signature_list(row: Row, columns: Mapping[str, str]) -> str:
@@ -138,7 +138,7 @@ def signature_list(row: Row, columns: Mapping[str, str]) -> str:
     return "\n".join(f"- {escape_markdown(name)}: `{each}`" for name, each in signatures.items() if each)
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> str:
+def align_columns(lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose columns line up in a terminal: the first to the left, the others to the right."""
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     widths = [max(3, *map(len, column)) for column in zip(*escaped, strict=True)]

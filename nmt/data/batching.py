@@ -56,8 +56,10 @@ def of_few_shapes(batch: Batch, *, pad_id: int, bos_id: int, eos_id: int, max_le
     `max_length` stays as it is.
     """
     (num_rows, num_src), num_tgt = batch.src.shape, batch.tgt_in.size(1)
-    src_more, tgt_more = (max(0, min(_rounded(n), max_length or _rounded(n)) - n) for n in (num_src, num_tgt))
-    rows_more = _rounded(num_rows) - num_rows
+    src_more, tgt_more = (
+        max(0, min(_round_up(n), max_length or _round_up(n)) - n) for n in (num_src, num_tgt)
+    )
+    rows_more = _round_up(num_rows) - num_rows
 
     def more(ids: Tensor, columns: int, first_id: int) -> Tensor:
         ids = F.pad(ids, (0, columns, 0, rows_more), value=pad_id)
@@ -73,7 +75,7 @@ def of_few_shapes(batch: Batch, *, pad_id: int, bos_id: int, eos_id: int, max_le
     )
 
 
-def _rounded(number: int) -> int:
+def _round_up(number: int) -> int:
     """Up to a multiple of a thirty-second of the next power of two, and of 2."""
     step = max(2, (1 << (number - 1).bit_length()) // 32)
     return -(-number // step) * step
@@ -93,7 +95,7 @@ def _pad(sentences: Sequence[Sequence[int]], pad_id: int) -> Tensor:
     return torch.tensor([[*ids, *[pad_id] * (longest - len(ids))] for ids in sentences], dtype=torch.long)
 
 
-def mixed(seed: int, number: int) -> int:
+def mix_seed(seed: int, number: int) -> int:
     """A seed for an epoch or a pass over a text, made from a seed and its number."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 

@@ -22,14 +22,14 @@ def cached_dataset(
     holds a damaged file.
     """
 
-    def named() -> Iterator[dict[str, str]]:
+    def name_columns() -> Iterator[dict[str, str]]:
         for row in rows():
             yield dict(zip(("src", "tgt", "alignment"), row, strict=False))
 
     directory = Path(cache_dir).expanduser()
     try:
         dataset = Dataset.from_generator(
-            named, cache_dir=str(directory), split=NamedSplit(split), fingerprint=f"{split}-{key[:32]}"
+            name_columns, cache_dir=str(directory), split=NamedSplit(split), fingerprint=f"{split}-{key[:32]}"
         )
         dataset.data.validate(full=True)  # text is read without checks later on
         return dataset

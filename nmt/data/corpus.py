@@ -22,7 +22,7 @@ from nmt.alignment import SEPARATOR, format_pharaoh
 from nmt.config.types import SPLITS, Count, Whole
 from nmt.data import formats, grammar
 from nmt.data.cache import cached_dataset
-from nmt.data.find import ALIASES, Files, Languages, find, missing
+from nmt.data.find import ALIASES, Files, Languages, find, missing_split_error
 from nmt.data.formats import Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
@@ -66,7 +66,7 @@ def read_files(
         )
     found = {split: files for split in splits if (files := find(directory, split, languages))}
     if not found or ("train" in splits and "train" not in found):
-        raise missing(directory, splits[0], languages)
+        raise missing_split_error(directory, splits[0], languages)
     return {
         split: TextStream(files, languages, skip_bad=bad_rows == "skip")
         if streaming is not None and split == "train"

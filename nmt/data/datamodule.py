@@ -15,7 +15,7 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 
 from nmt.data import encoding
-from nmt.data.batching import Batch, TokenBatchSampler, collate, mixed
+from nmt.data.batching import Batch, TokenBatchSampler, collate, mix_seed
 from nmt.data.encoding import Rows
 from nmt.data.sampling import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
@@ -214,7 +214,7 @@ class TranslationDataModule(L.LightningDataModule):
             batch_sampler=sampler,
             collate_fn=self._collate,
             # A generator of its own, so that the loader does not draw from the one that dropout draws from.
-            generator=torch.Generator().manual_seed(mixed(self.seed, sampler.epoch)),
+            generator=torch.Generator().manual_seed(mix_seed(self.seed, sampler.epoch)),
         )
 
 

@@ -189,14 +189,14 @@ def texts(dataset: Dataset, column: str) -> Iterator[str]:
 
 def count_shared(held_out: Dataset, train: Dataset) -> int:
     """The number of rows of `held_out` that are in `train` too, with the same text on both sides, neither empty."""
-    rows = pa.chunked_array(_joined(held_out), pa.large_string())
+    rows = pa.chunked_array(_join_sides(held_out), pa.large_string())
     found: set[str] = set()
-    for chunk in _joined(train):  # one at a time: all training text would not fit in memory
+    for chunk in _join_sides(train):  # one at a time: all training text would not fit in memory
         found.update(chunk.filter(pc.is_in(chunk, value_set=rows)).to_pylist())
     return sum(row in found for row in rows.to_pylist() if all(map(str.strip, row.split("\0"))))
 
 
-def _joined(dataset: Dataset) -> Iterator[pa.Array]:
+def _join_sides(dataset: Dataset) -> Iterator[pa.Array]:
     """Both sides of each pair as one string, a block of rows at a time. No text that was read holds NUL."""
     for batch in dataset.select_columns(["src", "tgt"]).with_format("arrow").iter(_ROWS_A_BATCH):
         for part in batch.to_batches():

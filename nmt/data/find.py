@@ -146,7 +146,7 @@ def find(directory: Path, split: str, languages: Languages) -> Files | None:
     return found[0]
 
 
-def missing(directory: Path, split: str, languages: Languages) -> UserError:
+def missing_split_error(directory: Path, split: str, languages: Languages) -> UserError:
     """The error for a split without files. It lists the names that are looked for and those that are there."""
     names = " or ".join(ALIASES.get(split, (split,)))
     forms = ", ".join(FORMATS)
@@ -170,7 +170,7 @@ def _by_stem(directory: Path, languages: Languages) -> dict[str, Endings]:
     stems: dict[str, Endings] = {}
     for folder in (directory, directory / "data"):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            name = _unpacked(path.name)
+            name = _unpack_name(path.name)
             ending = max((each for each in endings if name.endswith(each)), key=len, default=None)
             if ending is None:
                 continue
@@ -232,16 +232,16 @@ def _candidates(
 def _check_formats(directory: Path, split: str) -> None:
     """Raise UserError for the first file that may be the split and must be converted."""
     names = sorted(path.name for path in directory.iterdir())
-    for name in _other_stems(split, [each for each in names if Path(_unpacked(each)).suffix in _COMMANDS]):
-        ending = Path(_unpacked(name)).suffix
-        is_packed = name != _unpacked(name) and ending != ".tar"
+    for name in _other_stems(split, [each for each in names if Path(_unpack_name(each)).suffix in _COMMANDS]):
+        ending = Path(_unpack_name(name)).suffix
+        is_packed = name != _unpack_name(name) and ending != ".tar"
         command = _COMMANDS[Path(name).suffix if is_packed else ending].format(name=name, split=split)
         raise UserError(
             f"{directory / name} is in a format that is not read: convert it in its folder by {command}"
         )
 
 
-def _unpacked(name: str) -> str:
+def _unpack_name(name: str) -> str:
     """The name of a file without the ending of a packed one."""
     return next((name.removesuffix(end) for end in OPENERS if name.endswith(end)), name)
 

@@ -16,7 +16,7 @@ from nmt.alignment import SEPARATOR
 from nmt.data.delimited import Cells, csv_cells, delimiter, is_quoted, tsv_cells
 from nmt.data.find import Files, Languages, some
 from nmt.errors import UserError
-from nmt.lines import decode, opened, raw_lines
+from nmt.lines import decode, open_unpacked, raw_lines
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def _attempt(parse: Callable[..., Any], *arguments: Any) -> Any | UserError:
 
 
 def _is_array(path: Path) -> bool:
-    with opened(path) as handle:
+    with open_unpacked(path) as handle:
         return handle.read(1000).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
 
 
@@ -116,7 +116,7 @@ def _text_rows(paths: Sequence[Path], languages: Languages) -> Iterator[Located]
             raise UserError(f"line counts differ: {', '.join(counts)}; line i of each must belong together")
         place = places[-1]
         try:
-            row: Row | UserError = _aligned(tuple(map(decode, lines)), languages)
+            row: Row | UserError = _check_links(tuple(map(decode, lines)), languages)
         except UserError as error:
             row, broken = error, [isinstance(_attempt(decode, line), UserError) for line in lines]
             place = places[broken.index(True)] if any(broken) else place
@@ -142,7 +142,7 @@ def _json_row(line: bytes, languages: Languages) -> Row:
 
 def _item_rows(path: Path, languages: Languages) -> Iterator[Located]:
     """The rows of one JSON array."""
-    with opened(path) as handle:
+    with open_unpacked(path) as handle:
         text = handle.read(_LARGEST_ARRAY + 1)
     if len(text) > _LARGEST_ARRAY:
         command = f"jq -c '.[]' {path.name} > {path.name.partition('.json')[0]}.jsonl"
@@ -167,7 +167,7 @@ def _cell_rows(path: Path, rows: Cells, languages: Languages) -> Iterator[Locate
             if languages.is_header(cells):
                 continue
         if len(cells) == len(columns):
-            yield place, number, _attempt(_aligned, tuple(cells[index] for index in wanted), languages)
+            yield place, number, _attempt(_check_links, tuple(cells[index] for index in wanted), languages)
         else:
             expected = f"{len(columns)} columns ({', '.join(columns)})"
             yield place, number, UserError(f"expected {expected}, got {len(cells)}")
@@ -200,7 +200,7 @@ def _columns(first: list[str], languages: Languages, where: str) -> tuple[list[s
 
 def _parquet_rows(path: Path, languages: Languages) -> Iterator[Located]:
     try:
-        with opened(path) as handle, pq.ParquetFile(handle) as table:
+        with open_unpacked(path) as handle, pq.ParquetFile(handle) as table:
             wanted = wanted_columns(table.schema_arrow.names, languages, str(path))
             yield from table_rows(table.iter_batches(columns=wanted), languages, str(path))
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -236,7 +236,7 @@ def _from_mapping(row: Any, languages: Languages) -> Row:
     pair = _text(texts[src], src), _text(texts[tgt], tgt)
     if alignment not in row:
         return pair
-    return _aligned((*pair, _text(row[alignment], alignment)), languages)
+    return _check_links((*pair, _text(row[alignment], alignment)), languages)
 
 
 def _text(value: Any, name: str) -> str:
@@ -249,7 +249,7 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
-def _aligned(row: tuple[str, ...], languages: Languages) -> Row:
+def _check_links(row: tuple[str, ...], languages: Languages) -> Row:
     """The row with i of each link `i-j` (or `ipj`, a possible one) in the source and j in the target.
 
     Raises UserError for text that is no link, and for a link that is not between words of the row.

@@ -14,7 +14,7 @@ from datasets import Dataset, concatenate_datasets
 
 from nmt import lines
 from nmt.data import encoding
-from nmt.data.batching import Batch, TokenBatchSampler, mixed
+from nmt.data.batching import Batch, TokenBatchSampler, mix_seed
 from nmt.data.encoding import Rows
 from nmt.data.find import Files, Languages
 from nmt.data.formats import Row, read_rows
@@ -41,9 +41,9 @@ class TextStream:
 
     def rows(self, seed: int, number: int) -> Iterator[Row]:
         """The rows of pass `number`. Raises UserError naming file and line where the text is not sound."""
-        return read_rows(self._shuffled(seed, number), self.languages, skip_bad=self.skip_bad)
+        return read_rows(self._shuffle_shards(seed, number), self.languages, skip_bad=self.skip_bad)
 
-    def _shuffled(self, seed: int, number: int) -> Iterator[Files]:
+    def _shuffle_shards(self, seed: int, number: int) -> Iterator[Files]:
         for shard in np.random.default_rng([seed, number]).permutation(len(self.shards)):
             log.info("pass %d reads %s", number, self.shards[shard].paths[0].name)
             yield self.shards[shard]
@@ -123,7 +123,7 @@ class BatchStream:
                     rows.tgt_lengths,
                     max_tokens=self.max_tokens,
                     shuffle=True,
-                    seed=mixed(self.seed, at.number),
+                    seed=mix_seed(self.seed, at.number),
                     num_replicas=num_replicas,
                     rank=rank,
                 )
@@ -135,7 +135,7 @@ class BatchStream:
 
     def first_lengths(self, num_pairs: int) -> tuple[encoding.Lengths, encoding.Lengths]:
         """The numbers of pieces on either side of the first pairs of the text, without those that are left out."""
-        rows = Rows.of(self._encoded(list(self.text.first_pairs(num_pairs)), 0))
+        rows = Rows.of(self._encode(list(self.text.first_pairs(num_pairs)), 0))
         keep, _ = encoding.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
         return rows.src_lengths[keep], rows.tgt_lengths[keep]
 
@@ -162,7 +162,7 @@ class BatchStream:
         if self.guided and len(some[0]) < 3:
             raise UserError("guided_alignment needs alignments of all training pairs, and some have none")
         parts = [
-            self._encoded(some[start : start + _ROWS_AT_ONCE], first + start)
+            self._encode(some[start : start + _ROWS_AT_ONCE], first + start)
             for start in range(0, len(some), _ROWS_AT_ONCE)
         ]
         rows = Rows.of(concatenate_datasets(parts))
@@ -171,7 +171,7 @@ class BatchStream:
         log.info("pairs from %s on: %s", f"{first:,}", shown)
         return rows.only(keep)
 
-    def _encoded(self, some: list[Row], first: int) -> Dataset:
+    def _encode(self, some: list[Row], first: int) -> Dataset:
         columns: dict[str, Any] = dict(
             zip(("src", "tgt", "alignment"), zip(*some, strict=True), strict=False)
         )

@@ -44,7 +44,7 @@ class Tokenizer:
         self._target = self._source if target_model is None else _processor(target_model, name)
         ids = _special_ids(self._source)
         if ids != _special_ids(self._target):
-            both = f"{_listed(ids)} and {_listed(_special_ids(self._target))}"
+            both = f"{_list_ids(ids)} and {_list_ids(_special_ids(self._target))}"
             raise UserError(f"{name}: the two models must have the same special ids, not {both}")
         absent = [key for key, value in ids.items() if value < 0]
         if absent:
@@ -142,11 +142,11 @@ class Tokenizer:
 
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line's pieces and end of sentence. A blank line is the end of sentence alone."""
-        return self._source.encode([*self._cased(lines)], add_eos=True)
+        return self._source.encode([*self._set_case(lines)], add_eos=True)
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line's pieces and end of sentence. Batching adds the beginning of sentence."""
-        return self._target.encode([*self._cased(lines)], add_eos=True)
+        return self._target.encode([*self._set_case(lines)], add_eos=True)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """How the source vocabulary spells each id."""
@@ -178,12 +178,12 @@ class Tokenizer:
     def count_rewritten(self, lines: Sequence[str]) -> int:
         """The number of target lines that `decode` cannot give back, however they are spaced."""
         written = self.decode(self.encode_target(lines))
-        wanted = [" ".join(line.split()) for line in self._cased(lines)]
+        wanted = [" ".join(line.split()) for line in self._set_case(lines)]
         return sum(one != other for one, other in zip(written, wanted, strict=True))
 
     def unknown_characters(self, lines: Sequence[str], *, is_target: bool = False) -> list[str]:
         """The characters that the vocabulary does not know, of each line that has some."""
-        processor, cased = self._target if is_target else self._source, self._cased(lines)
+        processor, cased = self._target if is_target else self._source, self._set_case(lines)
         encoded = processor.encode([*cased])
         lines = [line for line, ids in zip(cased, encoded, strict=True) if self.unk_id in ids]
         found = []
@@ -226,13 +226,13 @@ class Tokenizer:
         return side._replace(groups=groups)
 
     def _side(self, processor: SentencePieceProcessor, text: str, units: str) -> Side:
-        [cased] = self._cased([text])
+        [cased] = self._set_case([text])
         encoded = processor.encode(cased, return_type="offset_mapping")
         side = make_side(cased, encoded["pieces"], encoded["offsets"], units)
         labels = side.labels if units == "pieces" else split_units(text, units)
         return Side(labels, [*side.groups, -1], side.sizes)
 
-    def _cased(self, lines: Sequence[str]) -> Sequence[str]:
+    def _set_case(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines as the models read them. Lower case keeps the words, but not always the number of characters."""
         check_lines(lines=lines)
         return [line.lower() for line in lines] if self.lowercase else lines
@@ -287,7 +287,7 @@ def _special_ids(processor: SentencePieceProcessor) -> dict[str, int]:
     return {key: getattr(processor, key)() for key in _TRAINED_IDS}
 
 
-def _listed(ids: dict[str, int]) -> str:
+def _list_ids(ids: dict[str, int]) -> str:
     return ", ".join(f"{key}={value}" for key, value in ids.items())
 
 

@@ -15,7 +15,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.atomic import check_folder, read_at_most, replacing
+from nmt.atomic import check_folder, read_at_most, replace_file
 from nmt.config.types import flat, say
 from nmt.errors import UserError, WriteError
 from nmt.lines import opener
@@ -93,7 +93,7 @@ def read_yaml(file: Path) -> Any:
 
 
 @contextlib.contextmanager
-def claimed(run_dir: Path, *, may_rename: bool) -> Iterator[Path]:
+def claim_directory(run_dir: Path, *, may_rename: bool) -> Iterator[Path]:
     """Make a run directory and hold it while the block runs; remove what was made of it if nothing was written there.
 
     A name that is taken gets a number if it may: NAME_2, NAME_3, … Raises UserError if another process holds it.
@@ -105,7 +105,7 @@ def claimed(run_dir: Path, *, may_rename: bool) -> Iterator[Path]:
             place.mkdir(parents=True, exist_ok=not may_rename)
             break
     try:
-        with _locked(place):
+        with _lock(place):
             yield place
     finally:
         with contextlib.suppress(OSError):  # of one that is not empty, or has gone
@@ -114,7 +114,7 @@ def claimed(run_dir: Path, *, may_rename: bool) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     try:
         import fcntl
     except ImportError:  # on Windows, whose folders take no lock
@@ -208,7 +208,7 @@ def check_folders(
 
 
 @contextlib.contextmanager
-def growing(path: Path) -> Iterator[Callable[[str], None]]:
+def grow_file(path: Path) -> Iterator[Callable[[str], None]]:
     """A function that writes text to a file beside `path`, which takes this name at the end. Raises WriteError.
 
     After an exception `path` is as it was, and what was written is in `path`.part. The text of a .gz, .xz or
@@ -216,17 +216,17 @@ def growing(path: Path) -> Iterator[Callable[[str], None]]:
     """
     place, is_stream, count = path.resolve() if path.is_symlink() else path, _is_stream(path), 0
     with contextlib.ExitStack() as stack:
-        with _naming(path):
+        with _raise_write_errors(path):
             if is_stream:
                 handle: Any = stack.enter_context(path.open("a", encoding="utf-8"))
             else:
                 place.parent.mkdir(parents=True, exist_ok=True)
-                new = stack.enter_context(replacing(place))
+                new = stack.enter_context(replace_file(place))
                 handle = stack.enter_context(opener(path)(new, "wt", encoding="utf-8", newline="\n"))
 
         def write(text: str) -> None:
             nonlocal count
-            with _naming(path):
+            with _raise_write_errors(path):
                 handle.write(text)
             count += 1
 
@@ -239,12 +239,12 @@ def growing(path: Path) -> Iterator[Callable[[str], None]]:
                     os.replace(new, f"{place}.part")
                     log.warning("%s.part has what was written before the end", path)
             raise
-        with _naming(path):
+        with _raise_write_errors(path):
             stack.close()
 
 
 @contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _raise_write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -256,7 +256,7 @@ def write_atomically(path: Path, text: str) -> None:
 
     What is there and no plain file, as /dev/stdout, is written to and stays what it is; so does a link to a file.
     """
-    with growing(path) as write:
+    with grow_file(path) as write:
         write(text)
 
 

@@ -25,7 +25,7 @@ def provenance(command: str | None, device: torch.device) -> dict[str, Any]:
     return {"command": command, "commit": commit(), "machine": machine(device)}
 
 
-def typed(script: str, overrides: Sequence[str]) -> str:
+def command_line(script: str, overrides: Sequence[str]) -> str:
     """A command as it is typed: `python scripts/train.py attention=bahdanau`, or `nmt train …`."""
     return " ".join([command(script), *map(shlex.quote, overrides)])
 
@@ -33,7 +33,7 @@ def typed(script: str, overrides: Sequence[str]) -> str:
 def commands_of(run_dir: Path) -> str | None:
     """The command that started the run, and those that resumed it with other settings; None if none is known."""
     starts = _read(run_dir / COMMANDS)
-    return "; ".join(typed("train", overrides) for overrides in starts) or None
+    return "; ".join(command_line("train", overrides) for overrides in starts) or None
 
 
 def note_command(run_dir: Path, overrides: Sequence[str], *, resumes: bool) -> None:

@@ -80,7 +80,7 @@ class TranslatingModel(Model):
             )
         if any(len(own) > most for own in ids):
             ids = self.tokenizer.encode_source(_flat(parts))
-        begun = None if prefixes is None else self._begun(prefixes, parts)
+        begun = None if prefixes is None else self._prefix_ids(prefixes, parts)
         chosen = [alignment.choose_units(line, units) for line in lines]
         each_part = iter(
             self._translate_parts(
@@ -103,7 +103,7 @@ class TranslatingModel(Model):
             for line, own, found, of_line in zip(lines, parts, translations, chosen, strict=True)
         ]
 
-    def _begun(self, prefixes: Sequence[str], parts: list[list[str]]) -> list[list[int]]:
+    def _prefix_ids(self, prefixes: Sequence[str], parts: list[list[str]]) -> list[list[int]]:
         """The pieces that each part's translation begins with: those of its line's prefix for the first, else none."""
         texts = [[prefix, *[""] * (len(own) - 1)] for prefix, own in zip(prefixes, parts, strict=True)]
         return [row[:-1] for row in self.tokenizer.encode_target(_flat(texts))]

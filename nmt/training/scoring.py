@@ -13,7 +13,7 @@ from nmt.config.build import build, build_parts
 from nmt.config.types import GROUPS, flat
 from nmt.errors import UserError, printable
 from nmt.run.paths import score_files
-from nmt.run.provenance import commands_of, provenance, typed
+from nmt.run.provenance import command_line, commands_of, provenance
 from nmt.run.run import Run
 from nmt.run.scores import score_lines, training_in, write_scores
 from nmt.run.translation import Translation
@@ -76,8 +76,8 @@ def closing(run_dir: Path, rows: Any, translations: Sequence[Translation]) -> st
     }
     lines = [f"{name:9}  {shorten(printable(text), 200, placeholder=' …')}" for name, text in texts.items()]
     commands = [
-        typed("evaluate", [f"run={run_dir}"]),
-        typed("translate", [f"run={run_dir}", "input=FILE"]),
+        command_line("evaluate", [f"run={run_dir}"]),
+        command_line("translate", [f"run={run_dir}", "input=FILE"]),
         shlex.join(["tensorboard", "--samples_per_plugin", "images=200", "--logdir", str(run_dir)]),
     ]
     lines += [f"{name:9}  {each}" for name, each in zip(("next", "", ""), commands, strict=True)]

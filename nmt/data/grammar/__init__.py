@@ -12,7 +12,7 @@ as files.
 """
 
 from nmt.data.grammar import lexicon
-from nmt.data.grammar.derivation import EMPTY, Phrase, rule, unlinked, word
+from nmt.data.grammar.derivation import EMPTY, Phrase, rule, unlinked_word, word
 from nmt.data.grammar.documents import GrammarDocument, documents
 from nmt.data.grammar.predicates import Act, predicate
 from nmt.data.grammar.sentences import ANNOTATIONS, LANGUAGES, MIN_WORDS, Pair, corpus, sentence

@@ -20,7 +20,7 @@ from nmt.data.grammar.nominals import (
     with_adjective,
 )
 from nmt.data.grammar.phrases import action, noun_phrase, subject
-from nmt.data.grammar.predicates import ACTIVE, Act, act_of, clause_of, predicate, told
+from nmt.data.grammar.predicates import ACTIVE, Act, act_of, clause_of, predicate, set_kind
 
 _ERAS = {
     "present": ("present",) * 8
@@ -77,7 +77,7 @@ def verbal_clause(
     act = action(rng, who, min(rest, 6) if simple else rest, state=state, place=not simple)
     joined = None
     if rest >= 12 and not simple and tense != "perfect" and rng.random() < 0.12:
-        joined = _joined(act, action(rng, who, rest // 2, state=state))
+        joined = _join(act, action(rng, who, rest // 2, state=state))
     if who.kind != "person" and tense in ("must", "should"):
         tense = "can"
     negative = tense == "perfect" or (tense in _NEGATABLE and plain and not joined and rng.random() < 0.2)
@@ -86,7 +86,7 @@ def verbal_clause(
     is_state = "state" in act.verb.flags
     if tense == "present" and plain and not negative and room >= 5 and rng.random() < 0.2:
         often, vi = rng.choice(lexicon.FREQUENCIES[-2:] if is_state else lexicon.FREQUENCIES)
-        said = told(rule("F V", "F V", F=word(often, vi), V=said), tense, negative=often == "never")
+        said = set_kind(rule("F V", "F V", F=word(often, vi), V=said), tense, negative=often == "never")
     elif timed and rest >= 5 and not is_state and rng.random() < 0.4 and (time := time_phrase(rng, tense)):
         if front and rng.random() < 0.35:
             return clause_of(who, "[T ,/1] S V", "T ,/1 S V", T=time, V=said)
@@ -95,7 +95,7 @@ def verbal_clause(
     return clause_of(who, "S V", "S V", V=said)
 
 
-def _joined(first: Act, second: Act) -> Act | None:
+def _join(first: Act, second: Act) -> Act | None:
     """Two acts of one subject; None for the same verb twice, and for one whose past looks like its present."""
     verbs = first.verb, second.verb
     if verbs[0].base == verbs[1].base or any(verb.past == verb.base for verb in verbs):
@@ -123,14 +123,14 @@ def passive_clause(rng: random.Random, room: int) -> Phrase:
     thing = noun_phrase(rng, noun, min(room, 7), definite=True, relative=False)
     doer = person_name(rng).phrase if rng.random() < 0.4 else the(noun_of(rng, "person"))
     sides = ("S {was}/1 V by/2 D", "S đã/1 được/1 V bởi/2 D")
-    return told(clause_of(thing, *sides, V=word(verb.participle, sense), D=doer), "past", negative=False)
+    return set_kind(clause_of(thing, *sides, V=word(verb.participle, sense), D=doer), "past", negative=False)
 
 
 def stative_clause(rng: random.Random, room: int) -> Phrase:
     """What is: qualities, feelings, comparisons, professions, places."""
     choice = rng.random()
     negative = rng.random() < 0.2 and not 0.80 <= choice < 0.90  # never `there is not`
-    return told(_state(rng, room, choice, negative=negative), "present", negative=negative)
+    return set_kind(_state(rng, room, choice, negative=negative), "present", negative=negative)
 
 
 def _state(rng: random.Random, room: int, choice: float, *, negative: bool) -> Phrase:

@@ -25,7 +25,7 @@ class Phrase(NamedTuple):
 EMPTY = Phrase((), (), (), (), "")
 
 
-def unlinked(english: str) -> Phrase:
+def unlinked_word(english: str) -> Phrase:
     """A word without a counterpart, as `does` in a question with a question word."""
     return Phrase((english,), (), (), (english,), "")
 

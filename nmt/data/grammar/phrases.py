@@ -24,7 +24,7 @@ from nmt.data.grammar.nominals import (
     the,
     with_adjective,
 )
-from nmt.data.grammar.predicates import Act, act_of, clause_of, followed, modified, predicate
+from nmt.data.grammar.predicates import Act, act_of, add_adverbial, add_complement, clause_of, predicate
 
 # Not spoken of in general here, since their Vietnamese needs its classifier
 _SINGLE = ("person", "song", "task", "show", "house", "town", "inside", "site", "nature", "opening")
@@ -50,14 +50,16 @@ def noun_phrase(
     definite: neither `a` nor a bare plural. generic: a bare plural is possible (he sells books, `bán sách`).
     """
     choice = rng.random()
-    phrase, plural = _determined(rng, noun, choice, described=room >= 7, definite=definite, generic=generic)
+    phrase, plural = _add_determiner(
+        rng, noun, choice, described=room >= 7, definite=definite, generic=generic
+    )
     agr = "p" if plural else "3"
     if relative and room >= 14 and choice < 0.62 and rng.random() < 0.3:
         phrase = rule("N [R]", "N R", N=phrase, R=relative_clause(rng, noun, agr))
     return NounPhrase(phrase, agr, noun.kind, noun.singular)
 
 
-def _determined(
+def _add_determiner(
     rng: random.Random, noun: Noun, choice: float, *, described: bool, definite: bool, generic: bool
 ) -> tuple[Phrase, bool]:
     """A noun with the determiner that the number `choice` stands for, and whether it is plural."""
@@ -159,7 +161,7 @@ def action(rng: random.Random, who: NounPhrase, room: int, *, state: bool = True
     """Something that `who` can do, with its object, manner and place."""
     act = _action(rng, who, room, state)
     if place and "place" in act.verb.flags and room >= 6 and rng.random() < 0.3:
-        return modified(act, place_phrase(rng, room))
+        return add_adverbial(act, place_phrase(rng, room))
     return act
 
 
@@ -178,7 +180,7 @@ def _action(rng: random.Random, who: NounPhrase, room: int, state: bool) -> Act:
         act = act_of(verb)
     manners = [manner for manner in lexicon.MANNERS.items() if manner[0] in verb.flags]
     if manners and room >= 9 and rng.random() < 0.25:  # carefully, `một cách cẩn thận`
-        return modified(act, word(*rng.choice(manners)))
+        return add_adverbial(act, word(*rng.choice(manners)))
     return act
 
 
@@ -186,7 +188,7 @@ def special_action(rng: random.Random, who: NounPhrase, choice: float, room: int
     """What people do with a frame of its own: go somewhere, give something, learn, live."""
     if choice < 0.84:  # goes to the market, `đi đến chợ`
         act = act_of(rng.choice(lexicon.MOTIONS))
-        return followed(act, rule("to/1 P", "đến/1 P", P=destination(rng)))
+        return add_complement(act, rule("to/1 P", "đến/1 P", P=destination(rng)))
     if choice < 0.91:  # gives a book to the child, `đưa một quyển sách cho đứa trẻ`
         verb = rng.choice(lexicon.GIVINGS)
         noun, sense = rng.choice(lexicon.objects_of(verb))
@@ -196,9 +198,9 @@ def special_action(rng: random.Random, who: NounPhrase, choice: float, room: int
             to = other_pronoun(rng, who)
         else:
             to = rng.choice((other_name(rng, who), kin(rng).phrase, the(noun_of(rng, "person"))))
-        return followed(act, rule("to/1 R", "cho/1 R", R=to))
+        return add_complement(act, rule("to/1 R", "cho/1 R", R=to))
     if choice < 0.96 or not state:  # learns Vietnamese, `học tiếng Việt`
         verb = lexicon.LEARN if rng.random() < 0.6 else lexicon.TEACH
         return act_of(verb, thing=word(*rng.choice(lexicon.SUBJECTS)))
     # lives in Hanoi, `sống ở Hà Nội`
-    return followed(act_of(lexicon.LIVE), place_phrase(rng, room, town=True))
+    return add_complement(act_of(lexicon.LIVE), place_phrase(rng, room, town=True))

@@ -42,12 +42,12 @@ def act_of(verb: Verb, sense: str | None = None, thing: Phrase = EMPTY) -> Act:
     return Act(verb, partial(verb_with, verb, verb.senses[""] if sense is None else sense, thing))
 
 
-def followed(act: Act, tail: Phrase) -> Act:
+def add_complement(act: Act, tail: Phrase) -> Act:
     """The act with what the verb asks for, which follows in both languages: goes to the market."""
     return Act(act.verb, lambda form, marker: rule("V T", "V T", V=act.build(form, marker), T=tail))
 
 
-def modified(act: Act, adverbial: Phrase) -> Act:
+def add_adverbial(act: Act, adverbial: Phrase) -> Act:
     """The act with how or where it is done, which follows in both languages, and which the core does without."""
     return Act(act.verb, lambda form, marker: rule("V [T]", "V T", V=act.build(form, marker), T=adverbial))
 
@@ -67,14 +67,14 @@ ACTIVE = ("progressive", "was", "already", "just", "ever", "perfect", "can", "wa
 
 
 @cache
-def agreeing(text: str, agr: str) -> str:
+def agree(text: str, agr: str) -> str:
     """The text with the form of {be}, {was}, {have}, {do} and {want} that agrees with a subject."""
     return text.format(**_AGREEMENT[agr])
 
 
 def clause_of(who: NounPhrase, english: str, vietnamese: str, **parts: Phrase) -> Phrase:
     """The rule with the subject `who` as S, with which what stands in braces agrees."""
-    return rule(agreeing(english, who.agr), vietnamese, S=who.phrase, **parts)
+    return rule(agree(english, who.agr), vietnamese, S=who.phrase, **parts)
 
 
 def predicate(act: Act, tense: str, agr: str, *, negative: bool = False) -> Phrase:
@@ -85,10 +85,12 @@ def predicate(act: Act, tense: str, agr: str, *, negative: bool = False) -> Phra
     negative = negative or (tense == "past" and verb.past == verb.base and agr != "3")
     english, vietnamese, form, marker = lexicon.TENSES["negative " * negative + tense]
     form = ("third" if agr == "3" else "base") if form == "finite" else form
-    return told(rule(agreeing(english, agr), vietnamese, C=act.build(form, marker)), tense, negative=negative)
+    return set_kind(
+        rule(agree(english, agr), vietnamese, C=act.build(form, marker)), tense, negative=negative
+    )
 
 
-def told(clause: Phrase, tense: str, *, negative: bool) -> Phrase:
+def set_kind(clause: Phrase, tense: str, *, negative: bool) -> Phrase:
     """The clause with its kind: past, negative past, …; `never` is as negative as `not`."""
     negation = "negative " if negative or tense == "ever" else ""
     return clause._replace(kind=negation + _KINDS.get(tense, tense))

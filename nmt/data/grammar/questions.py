@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from nmt.data.grammar import lexicon
 from nmt.data.grammar.adverbials import time_phrase
-from nmt.data.grammar.derivation import EMPTY, Phrase, rule, unlinked, word
+from nmt.data.grammar.derivation import EMPTY, Phrase, rule, unlinked_word, word
 from nmt.data.grammar.lexicon import Noun
 from nmt.data.grammar.nominals import (
     THIS_OR_THAT,
@@ -20,7 +20,7 @@ from nmt.data.grammar.nominals import (
     with_adjective,
 )
 from nmt.data.grammar.phrases import action, noun_phrase, subject
-from nmt.data.grammar.predicates import ACTIVE, act_of, agreeing, clause_of, predicate
+from nmt.data.grammar.predicates import ACTIVE, act_of, agree, clause_of, predicate
 
 
 def question(rng: random.Random, room: int) -> Phrase:
@@ -34,7 +34,7 @@ def question(rng: random.Random, room: int) -> Phrase:
     return clause_of(who, "where/1 {be} S ?/2", "S ở/1 đâu/1 ?/2")._replace(kind="open question")
 
 
-def _asked(rng: random.Random, room: int) -> tuple[NounPhrase, int]:
+def _question_subject(rng: random.Random, room: int) -> tuple[NounPhrase, int]:
     """A subject without a relative clause, and the room that it leaves."""
     who = subject(rng, min(room, 9))
     while "mà" in who.phrase.vi:
@@ -44,7 +44,7 @@ def _asked(rng: random.Random, room: int) -> tuple[NounPhrase, int]:
 
 def polar_question(rng: random.Random, room: int) -> Phrase:
     """does he read books ?, `anh ấy có đọc sách không ?`; did he …, with a time, `hôm qua anh ấy có … không ?`."""
-    who, rest = _asked(rng, room)
+    who, rest = _question_subject(rng, room)
     if rng.random() < 0.35:
         act = action(rng, who, rest - 3, state=False)
         time = time_phrase(rng, "past")
@@ -59,7 +59,7 @@ def polar_question(rng: random.Random, room: int) -> Phrase:
 
 def yet_question(rng: random.Random, room: int) -> Phrase:
     """has he sold the house yet ?, `anh ấy đã bán ngôi nhà chưa ?`."""
-    who, rest = _asked(rng, room)
+    who, rest = _question_subject(rng, room)
     act = action(rng, who, min(rest, 6), state=False, place=False)
     return clause_of(who, "{have}/1 S C yet/3 ?/2", "S đã/1 C chưa/3 ?/2", C=act.build("participle", ""))
 
@@ -83,7 +83,7 @@ def being_question(rng: random.Random, room: int) -> Phrase:
 
 def object_question(rng: random.Random, room: int) -> Phrase:
     """what did he buy ?, `anh ấy đã mua cái gì ?`; who does she love ?, `cô ấy yêu ai ?`; which, `nào`."""
-    who = simple_person(rng) if rng.random() < 0.6 else _asked(rng, room)[0]
+    who = simple_person(rng) if rng.random() < 0.6 else _question_subject(rng, room)[0]
     verbs = [verb for verb in lexicon.verbs_for(who.kind, who.name, False) if verb.one_sense]
     if not verbs:
         return adverb_question(rng, room)
@@ -99,7 +99,7 @@ def object_question(rng: random.Random, room: int) -> Phrase:
     else:
         animate = all(each.kind in lexicon.ANIMATE for each, _ in lexicon.objects_of(verb))
         asked = word("what", "con gì" if animate else "cái gì")
-    do, did, will = unlinked(agreeing("{do}", who.agr)), word("did", "đã"), word("will", "sẽ")
+    do, did, will = unlinked_word(agree("{do}", who.agr)), word("did", "đã"), word("will", "sẽ")
     before, _, after = sense.partition("…")
     before, after = (" ".join(f"{syllable}/1" for syllable in part.split()) for part in (before, after))
     english = f"W D S {verb.base}/1 {verb.particle} ?/2"
@@ -116,7 +116,7 @@ def subject_question(rng: random.Random, room: int) -> Phrase:
 
 def adverb_question(rng: random.Random, room: int) -> Phrase:
     """where does he work ?, `anh ấy làm việc ở đâu ?`; when will …, `khi nào … sẽ … ?`; why, `tại sao`."""
-    who, rest = _asked(rng, room)
+    who, rest = _question_subject(rng, room)
     act = action(rng, who, min(rest - 3, 8), state=False, place=False)
     choice = rng.random()
     if choice < 0.4 and "place" not in act.verb.flags:
