@@ -16,12 +16,12 @@ from nmt.errors import UserError
 class Batch(NamedTuple):
     """B sentence pairs; positions after the end hold the padding id.
 
-    indices: the rows' numbers in the data set [B].
+    indices: row numbers in the data set [B].
     src: source pieces, ending with EOS [B, S].
-    tgt_in: what the decoder reads, BOS y_1 ... y_n [B, T].
-    tgt_out: what it should answer, y_1 ... y_n EOS [B, T].
-    guide: given alignments [B, T, S]: each row is uniform over the source pieces that its target piece is linked
-        to, or zero; None where attention is not guided.
+    tgt_in: input of the decoder, BOS y_1 ... y_n [B, T].
+    tgt_out: its expected output, y_1 ... y_n EOS [B, T].
+    guide: given alignments [B, T, S], or None if attention is not guided. A row is uniform over the source pieces that
+        its target piece is linked to, or zero.
     """
 
     indices: Tensor
@@ -32,9 +32,9 @@ class Batch(NamedTuple):
 
 
 def collate(rows: Sequence[dict[str, Any]], *, pad_id: int, bos_id: int) -> Batch:
-    """Pad `rows` to a Batch; each has "index", and "src_ids" and "tgt_ids", lists that end with EOS.
+    """Pad `rows` to a Batch. A row has "index", and "src_ids" and "tgt_ids", lists that end with EOS.
 
-    "links", where given, is a flat list t_1, s_1, t_2, s_2, … of linked target and source pieces.
+    "links", if given, is a flat list t_1, s_1, t_2, s_2, … of linked target and source pieces.
     """
     src = _pad([row["src_ids"] for row in rows], pad_id)
     tgt_out = _pad([row["tgt_ids"] for row in rows], pad_id)
@@ -49,11 +49,10 @@ def collate(rows: Sequence[dict[str, Any]], *, pad_id: int, bos_id: int) -> Batc
 
 
 def of_few_shapes(batch: Batch, *, pad_id: int, bos_id: int, eos_id: int, max_length: int | None) -> Batch:
-    """The batch padded so that few different shapes occur: B, S and T each grow by a sixteenth at most, or by one to an
-    even number.
+    """Pad the batch so that few different shapes occur: B, S and T grow by at most a sixteenth, or by 1 to an even
+    number.
 
-    A row that is added has an empty source and only padding as its target; its index is -1. What is longer than
-    `max_length` stays as it is.
+    Added rows have an empty source, only padding as target, and index -1. Nothing is padded beyond `max_length`.
     """
     (num_rows, num_src), num_tgt = batch.src.shape, batch.tgt_in.size(1)
     src_more, tgt_more = (
@@ -76,7 +75,7 @@ def of_few_shapes(batch: Batch, *, pad_id: int, bos_id: int, eos_id: int, max_le
 
 
 def _round_up(number: int) -> int:
-    """Up to a multiple of a thirty-second of the next power of two, and of 2."""
+    """Round up to a multiple of 2 and of 1/32 of the next power of two."""
     step = max(2, (1 << (number - 1).bit_length()) // 32)
     return -(-number // step) * step
 
@@ -96,18 +95,18 @@ def _pad(sentences: Sequence[Sequence[int]], pad_id: int) -> Tensor:
 
 
 def mix_seed(seed: int, number: int) -> int:
-    """A seed for an epoch or a pass over a text, made from a seed and its number."""
+    """Derive the seed of an epoch, or of a pass over a text, from a seed and its number."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
 class TokenBatchSampler(Sampler[list[int]]):
-    """Sampler of batches of similar lengths; each row comes once an epoch.
+    """Sampler of batches of similar lengths; each row comes once per epoch.
 
     A batch of n pairs keeps to the budget `n * max(longest source, longest target) <= max_tokens`, with EOS counted.
     With `shuffle`, batches and their order are drawn anew for each (seed, epoch); without, both stay the same. Replica
-    `rank` takes every `num_replicas`-th batch of one list. The largest batches are halved until all take equally many;
-    no row is dropped or repeated. Raises UserError where a pair exceeds the budget, and where there are fewer rows than
-    replicas.
+    `rank` takes every `num_replicas`-th batch of the common list. The largest batches are halved until all replicas
+    take equally many; no row is dropped or repeated. Raises UserError if a pair exceeds the budget, or if there are
+    fewer rows than replicas.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class TokenBatchSampler(Sampler[list[int]]):
             raise UserError(
                 f"{self.src_lengths.size} sentence pairs cannot be dealt to {num_replicas} replicas"
             )
-        self._sizes = np.maximum(self.src_lengths, self.tgt_lengths)  # what a pair costs by itself
+        self._sizes = np.maximum(self.src_lengths, self.tgt_lengths)  # size of a batch of this pair alone
         longest = int(self._sizes.argmax())
         if self._sizes[longest] > max_tokens:
             raise UserError(
@@ -141,25 +140,25 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.num_replicas = num_replicas
         self.rank = rank
         self.epoch = 0
-        self._resume_at = 0  # where the next iterator starts
+        self._resume_at = 0  # batches that the next iterator skips
         self._dealt: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Turn to `epoch`, and to its first batch unless it is the current epoch already."""
+        """Go to the first batch of `epoch`, unless it is already the current epoch."""
         if epoch != self.epoch:
             self._resume_at = 0
         self.epoch = epoch
 
     def resume(self, epoch: int, position: int) -> None:
-        """Let the next iterator start after the first `position` batches of `epoch`."""
+        """Make the next iterator start after the first `position` batches of `epoch`."""
         self.epoch, self._resume_at = epoch, position
 
     def __len__(self) -> int:
-        """The number of this replica's batches in the current epoch, whatever the position."""
+        """Number of this replica's batches in the current epoch, at any position."""
         return len(self._deal()[1]) // self.num_replicas
 
     def __iter__(self) -> Iterator[list[int]]:
-        """This replica's batches: all, or once those that `resume` leaves."""
+        """Yield this replica's batches. After `resume`, the first iteration skips the batches before its position."""
         order, spans = self._deal()
         own = spans[self.rank :: self.num_replicas]
         position, self._resume_at = self._resume_at, 0
@@ -167,7 +166,7 @@ class TokenBatchSampler(Sampler[list[int]]):
             yield order[start:end].tolist()
 
     def padding_shares(self) -> dict[str, float]:
-        """Padded cells over all cells of this epoch on all replicas: of the source, of the target, of both together."""
+        """Share of padding in all cells of this epoch on all replicas: source, target, and both together."""
         _, num_sentences, *longest = self._shapes()
         cells = [int((num_sentences * lengths).sum()) for lengths in longest]
         real = [int(lengths.sum()) for lengths in (self.src_lengths, self.tgt_lengths)]
@@ -175,11 +174,11 @@ class TokenBatchSampler(Sampler[list[int]]):
         return dict(zip(("source", "target", "both"), shares, strict=True))
 
     def num_bytes(self) -> int:
-        """What this epoch's batches and the lengths of all rows take in memory."""
+        """Memory of this epoch's batches and of the lengths of all rows."""
         return sum(array.nbytes for array in (self.src_lengths, self.tgt_lengths, self._sizes, *self._deal()))
 
     def largest_batches(self) -> list[list[int]]:
-        """The rows of this epoch's batch with the most cells, and of the one with the largest attention `B * T * S`."""
+        """Rows of this epoch's batch with the most cells, and of the batch with the largest attention `B * T * S`."""
         starts, num_sentences, src_lengths, tgt_lengths = self._shapes()
         sizes = num_sentences * (src_lengths + tgt_lengths), num_sentences * src_lengths * tgt_lengths
         order, _ = self._deal()
@@ -187,7 +186,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         return [order[starts[each] :][: num_sentences[each]].tolist() for each in largest]
 
     def _shapes(self) -> tuple[NDArray[np.int64], ...]:
-        """For each batch: its start in this epoch's order, ascending, and its B, S and T with padding."""
+        """Start of each batch in this epoch's order, ascending, and its B, S and T with padding."""
         order, spans = self._deal()
         starts = np.sort(spans[:, 0])
         num_sentences = np.diff(np.append(starts, len(order)))
@@ -196,7 +195,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         return starts, num_sentences, src_lengths, tgt_lengths
 
     def _deal(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """This epoch's order of rows, and its batches as spans (start, end) of it, for all replicas."""
+        """This epoch's order of rows, and the batches of all replicas as spans (start, end) of that order."""
         if self._dealt is None or self._dealt[0] != self.epoch:
             rng = np.random.default_rng([self.seed, self.epoch if self.shuffle else 0])
             order = self._order(rng)
@@ -208,12 +207,12 @@ class TokenBatchSampler(Sampler[list[int]]):
     def _order(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Sort the rows so that neighbours are similar in both lengths.
 
-        Rows fall into bands by the longer of their lengths. A band is sorted by the difference of the two lengths,
-        upwards and downwards by turns, so that neighbours are alike across the edge of two bands. With rows for m
-        batches to a length and a spread d of the differences, a band of w lengths holds w * m batches, each about d /
-        (w * m) differences wide: w = sqrt(d / m) makes batches as wide in one direction as in the other. Chance moves
-        the edges of the bands, and each difference by up to two pieces: a row has new neighbours in each epoch, for a
-        hundredth more padding.
+        Rows fall into bands by the longer of their two lengths. A band is sorted by the difference of the lengths,
+        upwards and downwards by turns, so that neighbours are alike across the edge of two bands. Let a length have
+        rows for m batches, and let the differences have the spread d. A band of w lengths then holds w * m batches,
+        each about d / (w * m) differences wide: w = sqrt(d / m) makes batches as wide in one direction as in the other.
+        Chance moves the edges of the bands, and each difference by up to two pieces: a row gets new neighbours in each
+        epoch, for a hundredth more padding.
         """
         difference = (self.src_lengths - self.tgt_lengths).astype(np.float64)
         spread = max(1.0, float(difference.std()))
@@ -223,9 +222,9 @@ class TokenBatchSampler(Sampler[list[int]]):
         band_of_length = np.floor(np.cumsum(bands_per_length) - bands_per_length + edge)
         if self.shuffle:
             difference += 2.0 * rng.random(len(difference))
-        # One number to sort by: the band, and in its fraction the difference, mirrored in every other band.
+        # Sort key: the band plus the difference as a fraction, mirrored in every other band.
         lowest, width = difference.min(), np.ptp(difference) + 1.0
-        key = difference  # in its place: a corpus has millions of them
+        key = difference  # in place: a corpus has millions of rows
         key -= lowest
         key /= width
         mirrored = (band_of_length % 2 != 0)[self._sizes]
@@ -246,7 +245,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         return np.stack((cuts[:-1], cuts[1:]), axis=1)
 
     def _divide(self, spans: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Halve the longest spans until the number of replicas divides their number. Raises UserError."""
+        """Halve the longest spans until their number is a multiple of `num_replicas`. Raises UserError if impossible."""
         while len(spans) % self.num_replicas:
             longest = int((spans[:, 1] - spans[:, 0]).argmax())
             start, end = spans[longest]

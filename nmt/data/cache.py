@@ -1,4 +1,4 @@
-"""Keep data sets and vocabularies as files, named by what they are made from."""
+"""Cache data sets and vocabularies in files named by a digest of their source."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -16,10 +16,10 @@ from nmt.errors import UserError
 def cached_dataset(
     rows: Callable[[], Iterable[Row]], *, key: str, split: str, cache_dir: str | Path
 ) -> Dataset:
-    """The data set of `rows()`, which is called only where the cache has none for `split` and `key`.
+    """The data set of `rows()`, which is called only if the cache has none for `split` and `key`.
 
-    key: a hexadecimal digest of all that determines the rows. Raises UserError if `cache_dir` cannot be written to or
-    holds a damaged file.
+    key: a hexadecimal digest of everything that determines the rows. Raises UserError if `cache_dir` cannot be written
+    to or holds a damaged file.
     """
 
     def name_columns() -> Iterator[dict[str, str]]:
@@ -33,7 +33,7 @@ def cached_dataset(
         )
         dataset.data.validate(full=True)  # text is read without checks later on
         return dataset
-    except Exception as error:  # datasets and pyarrow raise anything for files that are others or damaged
+    except Exception as error:  # datasets and pyarrow raise any type for foreign or damaged files
         cause = (error.__cause__ or error) if isinstance(error, DatasetGenerationError) else error
         if isinstance(cause, OSError) and cause.errno is not None:
             advice = "set data.cache_dir to a folder that can be written to"
@@ -49,12 +49,12 @@ def cached_dataset(
 def cached_tokenizer(
     train: Callable[[], Tokenizer], *, key: str, cache_dir: str | Path, lowercase: bool
 ) -> Tokenizer:
-    """The vocabulary that `train()` makes, which is called only where the cache has none for `key`."""
+    """The vocabulary of `train()`, which is called only if the cache has none for `key`."""
     if not datasets.is_caching_enabled():
         return train()
     directory = Path(cache_dir).expanduser() / f"tokenizer-{key[:32]}"
     if directory.is_dir():
-        with contextlib.suppress(UserError):  # its writing was cut off between its two files
+        with contextlib.suppress(UserError):  # cut off between the writing of its two files
             return Tokenizer.load(directory, lowercase=lowercase)
     tokenizer = train()
     tokenizer.save(directory)

@@ -1,8 +1,8 @@
 """Read parallel text from files, the Hub or the built-in grammar as memory-mapped `datasets`, cached by content.
 
-Every split has the columns `src` and `tgt`, exactly as the text is, blank lines included; one with several references
-has the others in `references`. If the data come with word alignments it has `alignment`: Pharaoh links `i-j` over
-whitespace words from 0, i in the source.
+Every split has the columns `src` and `tgt`: the text unchanged, blank lines included. Further references are in the
+column `references`. Word alignments are in the column `alignment`: Pharaoh links `i-j` over whitespace words from 0, i
+in the source.
 """
 
 import collections
@@ -29,7 +29,7 @@ from nmt.errors import UserError
 from nmt.lines import digest_lines, read_lines
 
 _READER_VERSION = 4  # raise it when the same files give other rows
-# Of the built-in text, which is generated in memory
+# Limits of the built-in text: it is generated in memory
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
 Length = Annotated[int, Field(ge=1, le=200)]
 _ROWS_OF_A_TABLE = 1_000  # of the Hub's
@@ -48,15 +48,15 @@ def read_files(
     bad_rows: BadRows = "stop",
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Any]:
-    """The splits that the folder `path` holds: train; val (or valid, validation, dev); test.
+    """The splits in the folder `path`: train; val (or valid, validation, dev); test.
 
-    A split is one of .jsonl or .json (keys named by language, or a `translation` object), .tsv, .csv, .parquet, or two
-    plain files such as train.de and train.en with perhaps train.align. `layout.find` says how else they may be named.
-    All may be .gz, .xz or .bz2, and all but plain files may be shards (train-00000-of-00002.jsonl). With `streaming`,
-    train is a TextStream. `columns` names the columns of a .tsv or .csv without a header, or says which columns or keys
-    hold a language. Links `i-j` count words of the first and the second of `columns`, else of the alphabet (en before
-    vi); the links returned count source words first. Raises UserError naming file and line where text is not sound; if
-    `bad_rows` is skip, rows that are not sound are left out with a warning.
+    A split is a .jsonl or .json (keys named by language, or a `translation` object), a .tsv, .csv or .parquet, or two
+    plain files such as train.de and train.en, perhaps with train.align. `find.find` describes further names. All may be
+    .gz, .xz or .bz2. All but plain files may be shards (train-00000-of-00002.jsonl). With `streaming`, train is a
+    TextStream. `columns` names the columns of a .tsv or .csv without a header, or gives the column or key of each
+    language. In the files, links `i-j` count words of the first and the second of `columns`, by default of the
+    languages in alphabetical order (en before vi). Returned links count source words first. Raises UserError naming
+    file and line if text is not sound. If `bad_rows` is skip, bad rows are left out with a warning.
     """
     directory = Path(path).expanduser()
     languages = Languages(str(src_lang), str(tgt_lang), None if columns is None else tuple(map(str, columns)))
@@ -92,7 +92,7 @@ def _read_split(
 
 
 def read_references(paths: Iterable[Path], number: int) -> list[list[str]]:
-    """The lines of files of references. Raises UserError for a file that has not `number` lines."""
+    """Lines of the files of references. Raises UserError for a file without exactly `number` lines."""
     sets = []
     for path in paths:
         sets.append(list(read_lines(path)))
@@ -104,13 +104,13 @@ def read_references(paths: Iterable[Path], number: int) -> list[list[str]]:
 
 
 def with_references(dataset: Dataset, sets: list[list[str]]) -> Dataset:
-    """The data set with further sets of references as the column `references`, a list for each row."""
+    """Add further sets of references as the column `references`, a list per row."""
     rows = [list(row) for row in zip(*sets, strict=True)]
     return dataset.add_column("references", rows) if sets else dataset
 
 
 def _key(*parts: Any) -> str:
-    """A digest of all that rows follow from."""
+    """A digest of everything that determines the rows."""
     return hashlib.sha256(repr((_READER_VERSION, *parts)).encode()).hexdigest()
 
 
@@ -122,9 +122,9 @@ def _generated_splits(
     splits: Sequence[str],
     cache_dir: str | Path,
 ) -> dict[str, Dataset]:
-    """The splits of a built-in corpus: each example of `generate(**settings)` as `row(example, *languages)`.
+    """Splits of a built-in corpus: each example of `generate(**settings)` as `row(example, *languages)`.
 
-    The corpus is generated once, and only if one of the splits is not cached.
+    The corpus is generated once, and only if a split is not cached.
     """
     for split in splits:
         if split not in SPLITS:
@@ -154,10 +154,10 @@ def read_grammar(
     seed: Whole,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Dataset]:
-    """The built-in English–Vietnamese corpus, generated once for each setting, then cached.
+    """The built-in English–Vietnamese corpus, generated once per setting, then cached.
 
     Between the two languages it has gold alignments. `tgt_lang` may also be `core`, the main clause in English, or
-    `kind`, what that clause does (past, open question, …), without alignments. No source occurs twice.
+    `kind`, the type of that clause (past, open question, …), both without alignments. No source occurs twice.
     """
     targets = (*grammar.LANGUAGES, *grammar.ANNOTATIONS)
     for key, lang, known in (("src_lang", src_lang, grammar.LANGUAGES), ("tgt_lang", tgt_lang, targets)):
@@ -189,11 +189,10 @@ def read_documents(
     seed: Whole,
     splits: Sequence[str] = SPLITS,
 ) -> dict[str, Dataset]:
-    """Documents of the built-in grammar, their sentences joined by ¶, generated once for each setting, then cached.
+    """Documents of the built-in grammar, their sentences joined by ¶, generated once per setting, then cached.
 
-    `tgt_lang` is `label`, the tense of the one sentence that denies something; or `summary`, the English main clauses
-    of the one or two that do. The alignment links each target word, as possible, to all words of the sentence that it
-    comes from.
+    `tgt_lang` is `label`, the tense of the only negative sentence, or `summary`, the English main clauses of the
+    negative sentences (1 or 2). The alignment links a target word, as possible, to all words of its sentence.
     """
     if src_lang not in grammar.LANGUAGES or tgt_lang not in ("label", "summary"):
         raise UserError(
@@ -230,7 +229,7 @@ def _document_row(document: grammar.GrammarDocument, src_lang: str, tgt_lang: st
 
 
 def _grammar_sources() -> list[Path]:
-    """The files that the built-in text follows from: a changed rule or word gives another corpus."""
+    """The files that determine the built-in text: a changed rule or word gives another corpus."""
     folder = Path(grammar.__file__).parent
     return sorted([*folder.glob("*.py"), *folder.glob("words/*.tsv")])
 
@@ -256,11 +255,11 @@ def read_hub(
     splits: Sequence[str] = SPLITS,
     only_cached: bool = False,
 ) -> dict[str, Any]:
-    """The splits of the Hub's data set `name`, or of a local copy of its files at `path`; of the Hub's, if
-    `only_cached`, the copy in `cache_dir` without a connection.
+    """The splits of the Hub's data set `name`, or of a local copy of its files at `path`.
 
-    Columns are named by language, or one column `translation` holds both. Raises UserError where the Hub cannot be
-    reached or has no such data set, where a language is not in it, and naming the row that is not sound.
+    With `only_cached`, the Hub's copy in `cache_dir` is read without a connection. Columns are named by language, or a
+    column `translation` holds both. Raises UserError if the Hub cannot be reached or lacks the data set or a language,
+    and for a row that is not sound.
     """
     if path is not None and config is not None:
         raise UserError(f"data.reader.config={config} is for the Hub, not for data.path={path}: leave it out")
@@ -284,13 +283,11 @@ def read_hub(
     settings: tuple[Any, ...] = datasets.config, huggingface_hub.constants
     before = [each.HF_HUB_OFFLINE for each in settings]
     try:
-        if (
-            only_cached or not _reaches_hub()
-        ):  # what is cached is read; for the rest its client would try for 25 s
+        if only_cached or not _reaches_hub():  # read the cache: the client would try for 25 s
             for each in settings:
                 each.HF_HUB_OFFLINE = True
         loaded = datasets.load_dataset(name, config, cache_dir=str(cache_dir))
-    except Exception as error:  # its network stack raises many unrelated types
+    except Exception as error:  # the network stack raises many unrelated types
         if only_cached:
             raise UserError(
                 f"the run was trained on {name} of the Hub, which {cache_dir} has not: a run fetches nothing; "

@@ -29,11 +29,11 @@ _PAIRS_MEASURED = 10_000  # of a stream
 
 
 class TranslationDataModule(L.LightningDataModule):
-    """Batches of a corpus whose splits hold the columns `src` and `tgt` (text), and perhaps `alignment`.
+    """Batches of a corpus with the columns `src` and `tgt` (text), and perhaps `alignment`.
 
     Training pairs are filtered by length and ratio. All validation lines are kept, in order. Held-out pairs that are
-    training pairs too give a warning. `max_tokens` bounds the padded tokens of a batch. With `guided`, training batches
-    carry the corpus' alignments. With `sampling`, training text is segmented anew for each epoch.
+    also training pairs give a warning. `max_tokens` bounds the padded tokens of a batch. With `guided`, training
+    batches carry the alignments of the corpus. With `sampling`, training text is segmented anew for each epoch.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TranslationDataModule(L.LightningDataModule):
             limit = min(max_length, max_tokens)
             self._pair_sampler = PairSampler(tokenizer, sampling, max_length=limit, seed=seed)
         self._drawn: tuple[int, Rows] | None = None  # an epoch and its pairs
-        self._start = (0, 0)  # epoch, and how many of its batches are done
+        self._start = (0, 0)  # epoch, number of its finished batches
         self._prepare_training(splits)
 
     def _prepare_training(self, splits: dict[str, Dataset]) -> None:
@@ -110,7 +110,7 @@ class TranslationDataModule(L.LightningDataModule):
                 log.warning(unknown_message(len(places), len(text), kind, "".join(found)))
 
     def _check_budget(self, text: Dataset) -> None:
-        """Raise UserError for a training pair that is more than a batch may hold, by its place in the text."""
+        """Raise UserError for a training pair larger than a batch may be, naming its place in the text."""
         _, src, tgt = self._rows["train"]
         longest = int(np.maximum(src, tgt).argmax())
         if max(src[longest], tgt[longest]) > self.max_tokens:
@@ -122,20 +122,20 @@ class TranslationDataModule(L.LightningDataModule):
             )
 
     def rows(self, split: str, *, epoch: int = 0) -> Rows:
-        """The encoded pairs of a split in this epoch."""
+        """Encoded pairs of a split in this epoch."""
         if split == "val" or self._pair_sampler is None:
             return self._rows[split]
         if self._drawn is None or self._drawn[0] != epoch:
-            self._drawn = None  # two epochs need not be in memory at once
+            self._drawn = None  # so that two epochs are never in memory at once
             self._drawn = epoch, Rows.of(self._pair_sampler.draw(self.train, epoch))
         return self._drawn[1]
 
     def training_lengths(self) -> tuple[encoding.Lengths, encoding.Lengths]:
-        """The numbers of pieces of the training pairs on either side; of a stream, of its first pairs."""
+        """Numbers of pieces of the training pairs on either side; of a stream, of its first pairs."""
         return self._rows["train"][1:]
 
     def sampler(self, split: str, *, shuffle: bool, epoch: int = 0) -> TokenBatchSampler:
-        """Batches of a split for this rank. The budget of validation is at least the length of its longest pair."""
+        """Batches of a split for this rank. Without `shuffle` (validation), the longest pair always fits the budget."""
         _, src_lengths, tgt_lengths = self.rows(split, epoch=epoch)
         longest = int(max(src_lengths.max(), tgt_lengths.max()))
         trainer = self.trainer
@@ -152,11 +152,11 @@ class TranslationDataModule(L.LightningDataModule):
         return sampler
 
     def num_batches(self, num_processes: int) -> int:
-        """Batches of each process in the first epoch."""
+        """Number of batches per process in the first epoch."""
         return -(-len(self.sampler("train", shuffle=True)) // num_processes)
 
     def start_at(self, epoch: int, position: int) -> None:
-        """Let training go on inside `epoch`, after `position` of its batches."""
+        """Make training go on inside `epoch`, after `position` of its batches."""
         self._start = (epoch, position)
 
     def train_dataloader(self) -> Iterable[Batch]:
@@ -164,13 +164,13 @@ class TranslationDataModule(L.LightningDataModule):
         sampler = self.sampler("train", shuffle=True, epoch=epoch)
         if epoch == self._start[0]:
             sampler.resume(epoch, self._start[1])
-        # Lightning asks for an earlier epoch only to count its batches, and one that has begun was logged then.
+        # Lightning asks for an earlier epoch only to count its batches; a resumed epoch was logged at its start.
         if (epoch, 0) >= self._start:
             self._log_padding(epoch, sampler)
         return self._loader(self.rows("train", epoch=epoch).dataset, sampler)
 
     def largest_batches(self, epoch: int) -> list[Batch]:
-        """The training batches of an epoch that need the most memory, by `TokenBatchSampler.largest_batches`."""
+        """Training batches of an epoch that need the most memory (see `TokenBatchSampler.largest_batches`)."""
         sampler = self.sampler("train", shuffle=True, epoch=epoch)
         rows = self.rows("train", epoch=epoch).dataset
         return [self._collate([rows[row] for row in chosen]) for chosen in sampler.largest_batches()]
@@ -184,11 +184,11 @@ class TranslationDataModule(L.LightningDataModule):
                 logger.log_metrics({"train/padding": share}, step=self.trainer.global_step + 1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Digests of the lengths of the training pairs and of the validation text, wherever the files are."""
+        """Digests of the training pairs' lengths and of the validation text. Paths of files do not count."""
         return {"text": self._text_digest(), "validation": self._validation_digest}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Raises UserError where the run was trained or scored on other text."""
+        """Raise UserError if the run was trained or scored on other text."""
         for key, text in (
             ("text", "the training text is not the one that the run was trained on"),
             ("validation", "the validation set is not the one that the run was scored on"),
@@ -213,17 +213,17 @@ class TranslationDataModule(L.LightningDataModule):
             rows,
             batch_sampler=sampler,
             collate_fn=self._collate,
-            # A generator of its own, so that the loader does not draw from the one that dropout draws from.
+            # A separate generator, so that the loader does not draw from dropout's.
             generator=torch.Generator().manual_seed(mix_seed(self.seed, sampler.epoch)),
         )
 
 
 class StreamingDataModule(TranslationDataModule):
-    """A data module whose training text, a TextStream, is read as it is needed, without a prepared copy.
+    """A data module that reads its training text, a TextStream, as needed, without a prepared copy.
 
-    An epoch is `epoch_batches` batches of each rank and continues where the epoch before it ended; after the last pair
-    the text begins again. A resumed run gets the same batches as an uninterrupted one. Validation pairs inside the
-    training text are not looked for.
+    An epoch has `epoch_batches` batches per rank and continues at the end of the epoch before. After the last pair the
+    text begins again. A resumed run gets the same batches as an uninterrupted run. There is no check for validation
+    pairs inside the training text.
     """
 
     def __init__(self, *arguments: Any, epoch_batches: int, buffer_pairs: int, **keywords: Any) -> None:
@@ -270,7 +270,7 @@ class StreamingDataModule(TranslationDataModule):
         )
 
     def largest_batches(self, epoch: int) -> list[Batch]:
-        """The largest possible batches, of unknown pieces: with the most cells and with the most pairs of positions."""
+        """The largest possible batches, of unknown pieces: by cells, and by pairs of positions."""
         shapes = [(n, min(self.max_length, self.max_tokens // n)) for n in range(1, self.max_tokens + 1)]
         most_cells = max(shapes, key=lambda shape: shape[0] * shape[1])
         most_pairs = max(shapes, key=lambda shape: shape[0] * shape[1] ** 2)
@@ -294,7 +294,7 @@ class StreamingDataModule(TranslationDataModule):
 
 @dataclass(frozen=True)
 class StreamedEpoch:
-    """`length` batches of a stream from number `first` on, without the `done` first ones."""
+    """`length` batches of a stream from number `first` on, without the first `done` batches."""
 
     stream: BatchStream
     first: int
@@ -314,7 +314,7 @@ class StreamedEpoch:
 def make_datamodule(
     settings: Mapping[str, Any], splits: dict[str, Any], tokenizer: Tokenizer, *, seed: int, guided: bool
 ) -> TranslationDataModule:
-    """The data module of a `data` node: a stream where `streaming` says how many batches an epoch has."""
+    """The data module of a `data` node: a stream if `streaming` gives the number of batches per epoch."""
     keywords: dict[str, Any] = {
         name: settings[name] for name in ("max_length", "max_ratio", "max_tokens")
     } | {"seed": seed, "guided": guided, "sampling": settings["tokenizer"].get("sampling", 0.0)}

@@ -11,7 +11,7 @@ from nmt.data.find import Languages
 from nmt.errors import UserError
 from nmt.lines import LONGEST_LINE, decode, raw_lines
 
-Cells = Iterator[tuple[int, list[str] | UserError]]  # the line of each row, and its cells or why it has none
+Cells = Iterator[tuple[int, list[str] | UserError]]  # line number of each row, and its cells or its error
 
 _QUOTED = re.compile(rb'(?:(?<=\t)|^)"([^"]*(?:""[^"]*)*)"(?=\t|\r?\n?$)')  # a cell of a row
 _NUMBERS = b"\t\r\n 0123456789.-"
@@ -29,13 +29,13 @@ def tsv_cells(path: Path) -> Cells:
 def csv_cells(path: Path, separator: str) -> Cells:
     """The cells of each row. Cells in quotes may hold separators, ends of lines and doubled quotes.
 
-    Raises UserError if a quote that is not closed hides the rows after it.
+    Raises UserError for a quote that is not closed, since it hides the rows after it.
     """
     csv.field_size_limit(LONGEST_LINE)
     reader = csv.reader(
         map(partial(decode, keep_end=True), raw_lines(path)), delimiter=separator, strict=True
     )
-    begun, num_undecoded = 1, 0  # the line of a row's beginning; csv does not count lines that it did not get
+    begun, num_undecoded = 1, 0  # first line of a row; csv counts only lines that it got
     while True:
         try:
             cells: list[str] | UserError = next(reader)
@@ -52,7 +52,7 @@ def csv_cells(path: Path, separator: str) -> Cells:
 
 
 def delimiter(path: Path, languages: Languages) -> str:
-    """The separator of a .csv: a comma, a semicolon or a tab, by its header or else by its first lines."""
+    """The separator of a .csv (comma, semicolon or tab), by its header or else by its first lines."""
     csv.field_size_limit(LONGEST_LINE)
     lines = [line.decode(errors="replace") for line in islice(raw_lines(path), 20)]
 
@@ -66,11 +66,11 @@ def delimiter(path: Path, languages: Languages) -> str:
 
 
 def is_quoted(path: Path) -> bool:
-    """True if a .tsv has CSV's quotes, as pandas, R and spreadsheets write them.
+    """True if a .tsv has CSV's quotes, as pandas, R and spreadsheets write them; otherwise quotes are text.
 
-    Then each quote is around a whole cell or doubled inside such a cell. The quotes are needed in some cell, for a
-    quote, a tab or the end of a line in it (not for both of these), or all cells but numbers have them. Else quotes
-    are text.
+    Conditions: every quote encloses a whole cell or is doubled inside such a cell; no cell holds both a tab and a line
+    end; and either some cell needs its quotes (it holds a quote, a tab or a line end), or all cells but numbers have
+    quotes.
     """
     row, is_open, is_needed, all_quoted = b"", False, False, True
     for line in raw_lines(path):

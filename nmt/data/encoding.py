@@ -15,11 +15,11 @@ from nmt import alignment
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
-RATIO_FLOOR = 6  # pairs with at most so many pieces on both sides are kept whatever their ratio
-BLOCK = 200_000  # pairs that are encoded and cached at a time
+RATIO_FLOOR = 6  # pairs with at most this many pieces on both sides are kept at any ratio
+BLOCK = 200_000  # pairs encoded and cached at a time
 
 _ROWS_A_BATCH = 10_000
-_VERSION = 1  # of what `encode_rows` gives: cached pieces of another version are not read
+_VERSION = 1  # of the output of `encode_rows`: cached pieces of another version are not read
 
 Lengths = NDArray[np.int32]  # of one side, in pieces with the end of sentence
 
@@ -27,8 +27,8 @@ Lengths = NDArray[np.int32]  # of one side, in pieces with the end of sentence
 def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> Dataset:
     """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content.
 
-    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of the linked pieces. Each BLOCK of pairs is cached by itself, so
-    that an interrupted run loses one block at most. SentencePiece uses all cores.
+    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of linked pieces. Each BLOCK of pairs is cached separately, so
+    that an interrupted run loses at most one block. SentencePiece uses all cores.
     """
     blocks = [
         dataset.select(range(start, min(start + BLOCK, len(dataset)))).map(
@@ -53,7 +53,7 @@ def encode_rows(
     first: int,
     version: int = _VERSION,
 ) -> dict[str, Any]:
-    """The columns of `encode` for rows whose numbers are `indices`, counted from `first`.
+    """The columns of `encode` for rows numbered `indices`, counted from `first`.
 
     `version` is a part of the cache's key, as all arguments are.
     """
@@ -86,9 +86,9 @@ def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer) -> list
 
 
 def lengths(rows: Dataset) -> tuple[Lengths, Lengths]:
-    """The number of pieces of each pair on either side: 8 bytes a pair."""
+    """Number of pieces of each pair on either side: 8 bytes per pair."""
     none = np.zeros(0, np.int32)
-    sides: tuple[list[Any], list[Any]] = ([none], [none])  # of no rows too
+    sides: tuple[list[Any], list[Any]] = ([none], [none])  # for a data set without rows
     for batch in rows.select_columns(["src_ids", "tgt_ids"]).with_format("arrow").iter(_ROWS_A_BATCH):
         for side, name in zip(sides, ("src_ids", "tgt_ids"), strict=True):
             side.append(pc.list_value_length(batch[name]).to_numpy().astype(np.int32))
@@ -96,7 +96,7 @@ def lengths(rows: Dataset) -> tuple[Lengths, Lengths]:
 
 
 def rows_with(rows: Dataset, column: str, piece: int) -> list[int]:
-    """The places of the rows whose column holds a piece."""
+    """Numbers of the rows that hold `piece` in this column."""
     places: list[int] = []
     for start, batch in enumerate(rows.select_columns([column]).with_format("arrow").iter(_ROWS_A_BATCH)):
         lists = batch[column].combine_chunks()
@@ -106,7 +106,7 @@ def rows_with(rows: Dataset, column: str, piece: int) -> list[int]:
 
 
 def digest_pairs(rows: Dataset) -> str:
-    """A digest of the content of all columns, row by row."""
+    """A digest of all columns, row by row."""
     found = hashlib.sha256()
     for batch in rows.with_format("arrow").iter(_ROWS_A_BATCH):
         for row in batch.to_pylist():
@@ -115,7 +115,7 @@ def digest_pairs(rows: Dataset) -> str:
 
 
 class Rows(NamedTuple):
-    """Encoded pairs (the columns of `encode`), and the number of pieces of each on either side."""
+    """Encoded pairs (the columns of `encode`), and the number of pieces of each pair on either side."""
 
     dataset: Dataset
     src_lengths: Lengths
@@ -126,7 +126,7 @@ class Rows(NamedTuple):
         return cls(dataset, *lengths(dataset))
 
     def only(self, keep: NDArray[np.bool_]) -> "Rows":
-        """The rows where `keep` is true."""
+        """The rows that the mask `keep` selects."""
         if keep.all():
             return self
         chosen = self.dataset.select(np.flatnonzero(keep))
@@ -134,7 +134,7 @@ class Rows(NamedTuple):
 
 
 def filter_pairs(dataset: Dataset, *, max_length: int, max_ratio: float) -> tuple[Rows, dict[str, int]]:
-    """The encoded pairs to train on, and the counts of `fit_to_learn`. Raises UserError where nothing is kept."""
+    """The encoded pairs to train on, and the counts of `fit_to_learn`. Raises UserError if no pair is kept."""
     rows = Rows.of(dataset)
     keep, counts = fit_to_learn(
         rows.src_lengths, rows.tgt_lengths, max_length=max_length, max_ratio=max_ratio
@@ -149,11 +149,11 @@ def filter_pairs(dataset: Dataset, *, max_length: int, max_ratio: float) -> tupl
 def fit_to_learn(
     src: Lengths, tgt: Lengths, *, max_length: int, max_ratio: float
 ) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Which pairs of these lengths to train on, and how many are `kept`, `empty`, `too_long`, or left out by `ratio`.
+    """A mask of the pairs to train on, and the numbers of pairs `kept`, `empty`, `too_long`, or left out by `ratio`.
 
     Lengths are in pieces with the end of sentence: a side of length 1 is empty. The longer side may have `max_length`
-    pieces, and `max_ratio` times those of the shorter unless both have at most `RATIO_FLOOR`. A pair counts under the
-    first reason that applies.
+    pieces. It may have `max_ratio` times the pieces of the shorter side, unless both have at most `RATIO_FLOOR`. A pair
+    counts under the first reason that applies.
     """
     longer, shorter = np.maximum(src, tgt), np.minimum(src, tgt)
     empty = shorter <= 1
@@ -166,38 +166,38 @@ def fit_to_learn(
 
 
 def length_ratio(src: Lengths, tgt: Lengths, *, extra: float) -> int:
-    """The least whole number such that `ratio * |x| + extra` pieces are enough for 999 in a thousand targets.
+    """The least whole number so that `ratio * |x| + extra` pieces are enough for 999 of 1,000 targets.
 
-    |x|, as all lengths given, counts the end of sentence; the pieces of a target do not.
+    |x| counts the end of sentence, as all given lengths do; the pieces of a target do not.
     """
     ratios = np.sort(-(-(tgt.astype(np.int64) - 1 - int(extra)) // src))  # rounded up
     return int(ratios[len(ratios) - 1 - len(ratios) // 1000])
 
 
 def sample_rows(dataset: Dataset, num_pairs: int) -> Dataset:
-    """At most `num_pairs` of the pairs, evenly drawn from the first to the last, in order."""
+    """At most `num_pairs` pairs, evenly spaced from the first to the last, in order."""
     if len(dataset) <= num_pairs:
         return dataset
     return dataset.select(np.linspace(0, len(dataset) - 1, num_pairs).round().astype(np.int64))
 
 
 def texts(dataset: Dataset, column: str) -> Iterator[str]:
-    """The texts of a column, read in blocks."""
+    """Yield the texts of a column, read in blocks."""
     for batch in dataset.select_columns([column]).with_format("arrow").iter(_ROWS_A_BATCH):
         yield from batch[column].to_pylist()
 
 
 def count_shared(held_out: Dataset, train: Dataset) -> int:
-    """The number of rows of `held_out` that are in `train` too, with the same text on both sides, neither empty."""
+    """Number of rows of `held_out` with the same text on both sides as a row of `train`, neither side empty."""
     rows = pa.chunked_array(_join_sides(held_out), pa.large_string())
     found: set[str] = set()
-    for chunk in _join_sides(train):  # one at a time: all training text would not fit in memory
+    for chunk in _join_sides(train):  # chunk by chunk: all training text would not fit in memory
         found.update(chunk.filter(pc.is_in(chunk, value_set=rows)).to_pylist())
     return sum(row in found for row in rows.to_pylist() if all(map(str.strip, row.split("\0"))))
 
 
 def _join_sides(dataset: Dataset) -> Iterator[pa.Array]:
-    """Both sides of each pair as one string, a block of rows at a time. No text that was read holds NUL."""
+    """Both sides of each pair as one string, a block of rows at a time. Text that was read holds no NUL."""
     for batch in dataset.select_columns(["src", "tgt"]).with_format("arrow").iter(_ROWS_A_BATCH):
         for part in batch.to_batches():
             sides = [part.column(name).cast(pa.large_string()) for name in ("src", "tgt")]

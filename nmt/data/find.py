@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 ALIASES = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
 FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".parquet")
 _LINKS = (".align", ".talp")
-_REFERENCES = "references"  # what stands in place of the ending of test.1.fr
+_REFERENCES = "references"  # key of files such as test.1.fr in place of an ending
 _SHARD = re.compile(r"(.+)-(\d+)-of-(\d+)(?:-[0-9a-f]+)?")
 _NAMED = {split: re.compile(rf"({'|'.join(names)})([._-]|\d|$)") for split, names in ALIASES.items()}
 _HELD_OUT = re.compile("test|tst|dev|val", re.IGNORECASE)
@@ -25,7 +25,7 @@ _SEGMENTS = (
     r"re.findall(r'<seg[^>]*>\s*(.*?)\s*</seg>', open('{name}').read())]"
     '" > {split}.LANGUAGE'
 )
-_COMMANDS = {  # that turn files of other formats into those above
+_COMMANDS = {  # to convert files of other formats
     ".gz": "gzip -d {name}",
     ".xz": "xz -d {name}",
     ".bz2": "bzip2 -d {name}",
@@ -44,9 +44,8 @@ _COMMANDS = {  # that turn files of other formats into those above
 class Languages:
     """The direction of translation, and the columns or keys of the files.
 
-    columns: the languages of the columns in order, for files without a header; or LANGUAGE:NAME of some columns, for
-    a header or keys in other words. Raises UserError if the two languages are the same, and if `columns` does not hold
-    each of them once.
+    columns: for files without a header, the languages of the columns in order; or LANGUAGE:NAME, if a header or keys
+    use other words. Raises UserError if the two languages are equal, or if `columns` does not hold each of them once.
     """
 
     src: str
@@ -68,41 +67,42 @@ class Languages:
 
     @cached_property
     def _columns(self) -> list[tuple[str, str]]:
-        """The language of each of `columns` and its name, which may be empty."""
+        """The language and the name, perhaps empty, of each item of `columns`."""
         return [(lang, name) for lang, _, name in (each.partition(":") for each in self.columns or ())]
 
     @property
     def order(self) -> list[str]:
-        """The columns of files without a header, if `columns` says it."""
+        """The languages of the columns of files without a header; empty if `columns` does not give them."""
         return [lang for lang, _ in self._columns if not any(name for _, name in self._columns)]
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of source, target and alignment in headers and keys."""
+        """Names of source, target and alignment in headers and keys."""
         return [dict(self._columns).get(each) or each for each in (self.src, self.tgt, "alignment")]
 
     @property
     def advice(self) -> str:
-        """How to say that columns have other names."""
+        """The setting for columns with other names."""
         first, second = sorted((self.src, self.tgt))
         return f"data.columns=[{first}:NAME,{second}:NAME]"
 
     def is_header(self, cells: Iterable[str]) -> bool:
-        """True if the cells name both languages, in any case, perhaps between blanks."""
+        """True if the cells name both languages, in any case, with or without blanks around them."""
         return {name.casefold() for name in self.names[:2]} <= {cell.strip().casefold() for cell in cells}
 
     @cached_property
     def alignments_flipped(self) -> bool:
-        """Whether i of a link `i-j` in the files counts target words: by `columns`, or else by the alphabet."""
+        """True if i of a link `i-j` in the files counts target words: by `columns`, or else by the alphabet."""
         order = [lang for lang, _ in self._columns] or sorted((self.src, self.tgt))
         return order.index(self.tgt) < order.index(self.src)
 
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a split. form: "text" for source, target and perhaps alignment; else the format of all shards.
+    """The files of a split.
 
-    references: further translations of plain text, `test.2.fr` beside `test.1.fr`.
+    form: "text" for source, target and perhaps alignment; else the format of all shards. references: further
+    translations of plain text, `test.2.fr` beside `test.1.fr`.
     """
 
     form: str
@@ -111,17 +111,18 @@ class Files:
 
     @property
     def shards(self) -> list["Files"]:
-        """The parts that are read one after another."""
+        """The parts to read in turn."""
         return [self] if self.form == "text" else [Files(self.form, (path,)) for path in self.paths]
 
 
 def find(directory: Path, split: str, languages: Languages) -> Files | None:
     """The files of a split in a directory, or None if it has none.
 
-    They are named by one of the split's ALIASES, with the languages after it as in `train.en-fr.en`; else by an alias
-    and more, as `test_2016_flickr.en`: of several such test sets the first is taken. The training text may also be the
-    one pair of files, or table, with any other name. Raises UserError if there are files of several formats or names,
-    one side of a pair only, not all shards, or only files in a format that is not read.
+    Their name is an alias of the split (`ALIASES`), perhaps with the languages after it as in `train.en-fr.en`.
+    Otherwise it begins with an alias, as `test_2016_flickr.en`; of several such test sets the first is taken. The
+    training text may also be the only pair of files, or the only table, with any other name. Raises UserError for files
+    of several formats or names, for a single side of a pair, for missing shards, and if all files have a format that is
+    not read.
     """
     stems = _by_stem(directory, languages)
     if split != "train":
@@ -147,7 +148,7 @@ def find(directory: Path, split: str, languages: Languages) -> Files | None:
 
 
 def missing_split_error(directory: Path, split: str, languages: Languages) -> UserError:
-    """The error for a split without files. It lists the names that are looked for and those that are there."""
+    """The error for a split without files. It lists the names that are looked for and the files in the directory."""
     names = " or ".join(ALIASES.get(split, (split,)))
     forms = ", ".join(FORMATS)
     return UserError(
@@ -156,13 +157,14 @@ def missing_split_error(directory: Path, split: str, languages: Languages) -> Us
     )
 
 
-Endings = dict[str, list[tuple[int, int, Path]]]  # for each ending the files, with number and total of shards
+Endings = dict[str, list[tuple[int, int, Path]]]  # ending -> number and total of shards, file
 
 
 def _by_stem(directory: Path, languages: Languages) -> dict[str, Endings]:
-    """The files with an ending that is read, by their name without it and without the languages, as in `train.en-fr`.
+    """Files by their name without its ending and without the languages, as in `train.en-fr`. Other endings are left
+    out.
 
-    Shards, named `train-00000-of-00002.parquet`, may also lie in the folder data, as on the Hub.
+    Shards, named `train-00000-of-00002.parquet`, may also lie in the folder `data`, as on the Hub.
     """
     src, tgt = (re.escape(lang) for lang in (languages.src, languages.tgt))
     pair = re.compile(rf"(?<=.)[._-]({src}-{tgt}|{tgt}-{src})(?=[._-]|$)")
@@ -184,7 +186,7 @@ def _by_stem(directory: Path, languages: Languages) -> dict[str, Endings]:
 
 
 def _gather_references(stems: dict[str, Endings], languages: Languages) -> None:
-    """Put `test.1.fr`, `test.2.fr`, which have no source of their own, with the files of `test`."""
+    """Put `test.1.fr` and `test.2.fr`, if they have no source, with the files of `test`."""
     for stem in list(stems):
         base, _, number = stem.rpartition(".")
         sources = stems.get(base, {}).get(f".{languages.src}")
@@ -194,7 +196,7 @@ def _gather_references(stems: dict[str, Endings], languages: Languages) -> None:
 
 
 def _other_stems(split: str, stems: Iterable[str]) -> list[str]:
-    """The names that belong to a split though they are none of its ALIASES."""
+    """Names that belong to a split but are no alias of it."""
     named = [stem for stem in stems if split in _NAMED and _NAMED[split].match(stem)]
     return named or [stem for stem in stems if split == "train" and not _HELD_OUT.search(stem)]
 
@@ -202,7 +204,7 @@ def _other_stems(split: str, stems: Iterable[str]) -> list[str]:
 def _candidates(
     directory: Path, stem: str, files: Endings, languages: Languages, *, one_side: bool = True
 ) -> Iterator[Files]:
-    """The files of one name in each format. Raises UserError for one side of plain text, if `one_side`."""
+    """The files named `stem` in each format. Raises UserError for a single side of plain text, if `one_side`."""
     for form in FORMATS:
         shards = sorted(shard for shard in files.get(form, []) if shard[1])
         yield from (Files(form, (path,)) for _, total, path in files.get(form, []) if not total)
@@ -230,7 +232,7 @@ def _candidates(
 
 
 def _check_formats(directory: Path, split: str) -> None:
-    """Raise UserError for the first file that may be the split and must be converted."""
+    """Raise UserError for the first file that may be the split but must be converted."""
     names = sorted(path.name for path in directory.iterdir())
     for name in _other_stems(split, [each for each in names if Path(_unpack_name(each)).suffix in _COMMANDS]):
         ending = Path(_unpack_name(name)).suffix
@@ -242,7 +244,7 @@ def _check_formats(directory: Path, split: str) -> None:
 
 
 def _unpack_name(name: str) -> str:
-    """The name of a file without the ending of a packed one."""
+    """The name of a file without the ending .gz, .xz or .bz2."""
     return next((name.removesuffix(end) for end in OPENERS if name.endswith(end)), name)
 
 

@@ -20,8 +20,8 @@ from nmt.lines import decode, open_unpacked, raw_lines
 
 log = logging.getLogger(__name__)
 
-Row = tuple[str, str] | tuple[str, str, str]  # source, target and, in all rows or in none, the alignment
-Located = tuple[str, int, Row | UserError]  # `FILE, line`, a number, and the row or the reason why it is bad
+Row = tuple[str, str] | tuple[str, str, str]  # source, target and, in all rows or in none, alignment
+Located = tuple[str, int, Row | UserError]  # `FILE, line`, its number, and the row or its error
 
 _NUM_SHOWN = 10  # bad rows
 _UNSOUND = re.compile("[\0\ud800-\udfff]")
@@ -29,11 +29,11 @@ _LARGEST_ARRAY = 2**28  # bytes of a JSON file that is read as a whole
 
 
 # datasets.load_dataset would be shorter, but does not keep text: its JSON reader rewrites dates, its CSV reader fills
-# short rows up, its text reader ends lines at a lone \r. None of them says in which line of the file an error is.
+# short rows up, its text reader ends lines at a lone \r. None of them reports the line of an error.
 def read_rows(
     shards: Iterable[Files], languages: Languages, most: int | None = None, *, skip_bad: bool = False
 ) -> Iterator[Row]:
-    """The rows of each shard in turn, at most `most` of each, with the text exactly as in the file.
+    """Yield the rows of each shard in turn, at most `most` per shard, with the text exactly as in the file.
 
     Raises UserError for files that are not parallel text and, as `sound_rows` does, for bad rows.
     """
@@ -44,10 +44,10 @@ def read_rows(
 
 
 def sound_rows(rows: Iterable[Located], name: str, *, skip_bad: bool = False) -> Iterator[Row]:
-    """The rows of `name` without the bad ones, of which a warning gives the number, the first places and the reasons.
+    """Yield the sound rows of `name`, and warn of bad rows: their number, the first places and the reasons.
 
-    Unless `skip_bad`, a bad row is the last, and after all others are looked at, the warning is a UserError. Raises
-    UserError also if some rows have alignments and others none, and if no row is left.
+    Unless `skip_bad`, no row follows the first bad row, and a UserError at the end takes the place of the warning.
+    Raises UserError also if only some rows have alignments, and if no row is sound.
     """
     width = num_good = num_bad = 0
     first: dict[tuple[str, str], list[str]] = {}  # the numbers of the first bad rows by file and reason
@@ -135,13 +135,13 @@ def _json_row(line: bytes, languages: Languages) -> Row:
         row = json.loads(text)
     except json.JSONDecodeError as error:
         raise UserError(f"not JSON ({error.msg} at column {error.colno})") from error
-    except (ValueError, RecursionError) as error:  # a number of too many digits, lists in lists in lists
+    except (ValueError, RecursionError) as error:  # a number with too many digits, deeply nested lists
         raise UserError(f"not JSON that can be read ({error})") from error
     return _from_mapping(row, languages)
 
 
 def _item_rows(path: Path, languages: Languages) -> Iterator[Located]:
-    """The rows of one JSON array."""
+    """Rows of a JSON array."""
     with open_unpacked(path) as handle:
         text = handle.read(_LARGEST_ARRAY + 1)
     if len(text) > _LARGEST_ARRAY:
@@ -156,7 +156,7 @@ def _item_rows(path: Path, languages: Languages) -> Iterator[Located]:
 
 
 def _cell_rows(path: Path, rows: Cells, languages: Languages) -> Iterator[Located]:
-    """Rows whose columns are named by a header or, without one, by `data.columns`."""
+    """Rows of a table with columns named by a header or else by `data.columns`."""
     place, columns, wanted = f"{path}, line", list[str](), list[int]()
     for number, cells in rows:
         if isinstance(cells, UserError):
@@ -174,8 +174,12 @@ def _cell_rows(path: Path, rows: Cells, languages: Languages) -> Iterator[Locate
 
 
 def _columns(first: list[str], languages: Languages, where: str) -> tuple[list[str], list[int]]:
-    """The names of the columns of a table, by its first row or `data.columns`, and the places of source, target and, if
-    there is one, alignment. Raises UserError if neither names both languages, and if a name stands twice."""
+    """Names of the columns of a table, by its first row or `data.columns`, and the places of source, target and
+    alignment.
+
+    Without alignments there are two places. Raises UserError if the two languages are not named, or if a name occurs
+    twice.
+    """
     names = [name.casefold() for name in languages.names]
     if languages.is_header(first):
         columns = [cell.strip().casefold() for cell in first]
@@ -208,7 +212,7 @@ def _parquet_rows(path: Path, languages: Languages) -> Iterator[Located]:
 
 
 def wanted_columns(names: Sequence[str], languages: Languages, where: str) -> list[str]:
-    """The columns of a table that hold text or alignments. Raises UserError if a language has none."""
+    """Columns of a table with text or alignments. Raises UserError if a language has none."""
     for name in languages.names[:2]:
         if name not in names and "translation" not in names:
             raise UserError(f"{where}: {_no_language(name, names, languages)}")
@@ -216,7 +220,7 @@ def wanted_columns(names: Sequence[str], languages: Languages, where: str) -> li
 
 
 def table_rows(tables: Iterable[Any], languages: Languages, name: str) -> Iterator[Located]:
-    """The rows of Arrow tables or batches, each with its place in `name`."""
+    """Yield the rows of Arrow tables or batches with their places in `name`."""
     rows = (row for table in tables for row in table.to_pylist())
     for number, row in enumerate(rows, 1):
         yield f"{name}, row", number, _attempt(_from_mapping, row, languages)
@@ -250,9 +254,9 @@ def _text(value: Any, name: str) -> str:
 
 
 def _check_links(row: tuple[str, ...], languages: Languages) -> Row:
-    """The row with i of each link `i-j` (or `ipj`, a possible one) in the source and j in the target.
+    """The row with i of each link `i-j` (or `ipj`, a possible link) in the source and j in the target.
 
-    Raises UserError for text that is no link, and for a link that is not between words of the row.
+    Raises UserError for text that is no link, and for a link outside the words of the row.
     """
     if len(row) == 2:
         return row

@@ -18,8 +18,8 @@ _ROWS_A_BLOCK = 10_000
 class PairSampler:
     """Draws the pieces of all training pairs for an epoch.
 
-    The pieces of a pair depend on its text, its `index`, the seed and the epoch alone. A side that would get more than
-    `max_length` pieces keeps its own. Raises UserError where the tokenizer cannot sample.
+    The pieces of a pair depend only on its text, its `index`, the seed and the epoch. A side that would get more than
+    `max_length` pieces keeps its given pieces. Raises UserError if the tokenizer cannot sample.
     """
 
     def __init__(self, tokenizer: Tokenizer, alpha: float, *, max_length: int, seed: int) -> None:
@@ -27,16 +27,16 @@ class PairSampler:
         self.max_length, self.seed = max_length, seed
 
     def draw(self, encoded: Dataset, epoch: int, *, first: int = 0) -> Dataset:
-        """`encoded` with newly drawn `src_ids` and `tgt_ids`, and their `links` where it has them; held in memory.
+        """`encoded` with newly drawn `src_ids` and `tgt_ids`, and `links` if it has them; held in memory.
 
-        first: the smallest `index` of the block that the rows belong to.
+        first: the smallest `index` of the block of these rows.
         """
         if not len(encoded):
             return encoded
         ids = pa.list_(pa.int32())
         schema = pa.schema(dict.fromkeys(encoded.column_names, ids) | {"index": pa.int64()})
         blocks = [pa.Table.from_pylist(rows, schema=schema) for rows in self._blocks(encoded, epoch, first)]
-        # Nothing is cached by the fingerprint, which datasets would otherwise compute from all rows.
+        # Given, since datasets would compute a fingerprint from all rows. Nothing is cached by it.
         return Dataset(pa.concat_tables(blocks), fingerprint=f"{self.seed}-{epoch}")
 
     def _blocks(self, encoded: Dataset, epoch: int, first: int) -> Iterator[list[dict[str, Any]]]:

@@ -1,7 +1,7 @@
 """Sample segmentations of words into the pieces of a SentencePiece model (subword regularisation).
 
-SentencePiece's own samples differ from process to process whatever the seed, so that no run could be resumed exactly.
-Here all randomness comes from the generator that is passed in.
+SentencePiece's samples differ between processes with the same seed, so no run could be resumed exactly. Here all
+randomness comes from the generator that is passed in.
 """
 
 import math
@@ -22,8 +22,11 @@ _WORDS = 2**16  # words whose segmentations are cached
 
 
 class Piece(NamedTuple):
-    """score: the log probability in a unigram model, minus the rank of the merge in a BPE model. is_text: whether it
-    is a normal piece: not unknown, control, user-defined, byte or unused."""
+    """A piece of a model.
+
+    score: the log probability in a unigram model, minus the rank of the merge in a BPE model. is_text: True for a
+    normal piece: not unknown, control, user-defined, byte or unused.
+    """
 
     text: str
     score: float
@@ -33,8 +36,8 @@ class Piece(NamedTuple):
 class Segmenter(ABC):
     """Draws other pieces for the same text, word by word; a word begins at a piece with `▁`.
 
-    Pieces that are not text (unknown, control, user-defined and byte pieces) stay as they are, and so do words with a
-    letter that is not a piece.
+    Pieces that are not text (unknown, control, user-defined and byte pieces) stay as they are. So do words with a
+    letter that is no piece.
     """
 
     def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
@@ -50,12 +53,12 @@ class Segmenter(ABC):
         """Pieces of the same text as `ids`, drawn from the generator."""
 
     def origins(self, ids: Sequence[int], drawn: Sequence[int]) -> list[int]:
-        """For each drawn piece, the place in `ids` of the last piece that it shares text with."""
+        """For each drawn piece, the place in `ids` of the last piece that overlaps it."""
         ends = list(accumulate(self._lengths[each] for each in ids))
         return [bisect(ends, end - 1) for end in accumulate(self._lengths[each] for each in drawn)]
 
     def _words(self, ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """The pieces of each word; a piece that is not text comes by itself."""
+        """Yield the pieces of each word. A piece that is not text counts as a word."""
         word: list[int] = []
         for each in ids:
             text = self._texts[each]
@@ -70,7 +73,7 @@ class Segmenter(ABC):
             yield tuple(word)
 
     def _text(self, word: tuple[int, ...]) -> str | None:
-        """The text of a word, or None where the word stays as it is."""
+        """The text of a word, or None if the word stays as it is."""
         texts = [self._texts[each] for each in word]
         joined = "".join(text for text in texts if text is not None)
         return joined if None not in texts and all(letter in self._ids for letter in joined) else None
@@ -88,7 +91,7 @@ class BPEDropout(Segmenter):
         self._num_merges = lru_cache(_WORDS)(self._count_merges)
 
     def draw(self, ids: Sequence[int], generator: Random) -> list[int]:
-        # Draw the number of merges until one is left out, rather than one number a merge: most words stay as they are.
+        # Draw the number of merges before the next omission, not a number per merge: most words stay as they are.
         drawn: list[int] = []
         left = self._gap(generator)
         for word in self._words(ids):
@@ -102,18 +105,18 @@ class BPEDropout(Segmenter):
         return drawn
 
     def _gap(self, generator: Random) -> int:
-        """How many merges are made before one is left out: n with probability `(1 - alpha)^n alpha`."""
+        """Number of merges before the next omission: n with probability `(1 - alpha)^n alpha`."""
         return int(min(math.log1p(-generator.random()) / math.log1p(-self.alpha), _NEVER))
 
     def _count_merges(self, word: tuple[int, ...]) -> int:
-        """The number of merges of a word where none is left out."""
+        """Number of merges of a word without omissions."""
         text = self._text(word)
         return 0 if text is None else len(text) - len(self._merge(text, len(text), Random(0))[0])
 
     def _merge(self, text: str, left: int, generator: Random) -> tuple[list[int], int]:
-        """The pieces of a word where `left` more merges come before one that is left out, and the new `left`."""
+        """The pieces of a word if `left` more merges come before the next omission, and the new `left`."""
         size, scores = len(text), self._scores
-        after, before = list(range(1, size + 2)), list(range(-1, size))  # where the neighbours of a cut are
+        after, before = list(range(1, size + 2)), list(range(-1, size))  # the neighbours of each cut
         agenda = [
             (-scores[text[a : a + 2]], a, a + 1, a + 2) for a in range(size - 1) if text[a : a + 2] in scores
         ]
@@ -121,7 +124,7 @@ class BPEDropout(Segmenter):
         while agenda:
             _, a, b, c = heappop(agenda)
             if after[a] != b or after[b] != c:
-                continue  # one of the two is part of another piece by now
+                continue  # a part already belongs to another piece
             if left == 0:
                 left = self._gap(generator)
                 continue
@@ -140,7 +143,10 @@ class BPEDropout(Segmenter):
 
 class UnigramSampling(Segmenter):
     """Draw a segmentation with probability in proportion to `p^alpha`, p being the product of its pieces'
-    probabilities (Kudo 2018, 3.1, over all segmentations: forward filtering, backward sampling)."""
+    probabilities.
+
+    Kudo 2018, 3.1, over all segmentations: forward filtering, backward sampling.
+    """
 
     def __init__(self, pieces: Sequence[Piece], alpha: float) -> None:
         super().__init__(pieces, alpha)
@@ -164,7 +170,7 @@ class UnigramSampling(Segmenter):
         return drawn
 
     def _build_lattice(self, word: tuple[int, ...]) -> list[tuple[list[float], list[int]]] | None:
-        """For each end of a piece: the cumulative probabilities of its possible beginnings, and these beginnings."""
+        """For each end of a piece: the cumulative probabilities of its possible beginnings, and the beginnings."""
         text = self._text(word)
         if text is None:
             return None
@@ -183,7 +189,7 @@ class UnigramSampling(Segmenter):
 
 
 def segmenter(model: bytes, alpha: float) -> Segmenter:
-    """The segmenter for a serialized SentencePiece model. Raises UserError where it cannot sample."""
+    """The segmenter for a serialized SentencePiece model. Raises UserError if it cannot sample."""
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
     key = f"data.tokenizer.sampling={alpha}"

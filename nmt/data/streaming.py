@@ -24,7 +24,7 @@ from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
 
-_ROWS_AT_ONCE = 5_000  # encoded as Python lists, which take ten times the memory of a table
+_ROWS_AT_ONCE = 5_000  # encoded together: Python lists take ten times the memory of a table
 
 
 class TextStream:
@@ -35,12 +35,12 @@ class TextStream:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of all bytes of the files, wherever they are."""
+        """A digest of all bytes of the files. Their paths do not count."""
         digests = [lines.digest_lines(path) for shard in self.shards for path in shard.paths]
         return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
     def rows(self, seed: int, number: int) -> Iterator[Row]:
-        """The rows of pass `number`. Raises UserError naming file and line where the text is not sound."""
+        """Yield the rows of a pass. Raises UserError naming file and line if the text is not sound."""
         return read_rows(self._shuffle_shards(seed, number), self.languages, skip_bad=self.skip_bad)
 
     def _shuffle_shards(self, seed: int, number: int) -> Iterator[Files]:
@@ -49,7 +49,7 @@ class TextStream:
             yield self.shards[shard]
 
     def first_pairs(self, num_pairs: int) -> Iterator[Row]:
-        """The first pairs of each shard, equally many of each, at most `num_pairs` together."""
+        """Yield the first pairs of the shards: equally many per shard, at most `num_pairs` together."""
         share = max(1, num_pairs // len(self.shards))
         return islice(read_rows(self.shards, self.languages, share, skip_bad=self.skip_bad), num_pairs)
 
@@ -67,9 +67,9 @@ class Place:
 class BatchStream:
     """The endless training batches of a rank, pass after pass over a TextStream.
 
-    The rows of a pass are cut into blocks of `buffer_pairs`. A block is filtered, then dealt into batches as a whole
-    corpus is, while a thread prepares the next. The batches follow from (seed, pass, block) and the text alone. All
-    ranks read all rows; a block with fewer pairs than ranks is left out. The `indices` of a batch count the rows of its
+    The rows of a pass are cut into blocks of `buffer_pairs`. A block is filtered, then dealt into batches like a whole
+    corpus, while a thread prepares the next block. The batches depend only on (seed, pass, block) and the text. All
+    ranks read all rows. A block with fewer pairs than ranks is left out. The `indices` of a batch count the rows of its
     pass.
     """
 
@@ -91,12 +91,12 @@ class BatchStream:
         self.text, self.tokenizer, self.collate = text, tokenizer, collate
         self.buffer_pairs, self.max_tokens, self.seed, self.guided = buffer_pairs, max_tokens, seed, guided
         self._limits: dict[str, Any] = {"max_length": max_length, "max_ratio": max_ratio}
-        self.place = Place()  # of the block that the last batch came from
-        self._next: int | None = None  # the number of the batch that the open iterator would give
+        self.place = Place()  # the block of the last batch
+        self._next: int | None = None  # number of the next batch of the open iterator
         self._open: Iterator[Batch] = iter(())
 
     def batches(self, first: int, *, num_replicas: int, rank: int) -> Iterator[Batch]:
-        """The batches from number `first` on, which is in the block at `place` or after it."""
+        """Yield the batches from number `first` on, a batch of the block at `place` or after it."""
         if self._next != first:
             self._open = self._from(self.place, num_replicas, rank)
             for _ in range(first - self.place.batch):
@@ -108,7 +108,7 @@ class BatchStream:
             yield batch
 
     def _from(self, place: Place, num_replicas: int, rank: int) -> Iterator[Batch]:
-        """All batches from the beginning of the block at `place`."""
+        """Yield all batches from the beginning of the block at `place`."""
         with ThreadPoolExecutor(1, thread_name_prefix="blocks") as thread:
             blocks = self._blocks(place, num_replicas)
             coming: Future[tuple[Place, Rows]] = thread.submit(next, blocks)
@@ -134,13 +134,13 @@ class BatchStream:
                     yield self.collate(rows.dataset.__getitems__(chosen))
 
     def first_lengths(self, num_pairs: int) -> tuple[encoding.Lengths, encoding.Lengths]:
-        """The numbers of pieces on either side of the first pairs of the text, without those that are left out."""
+        """Numbers of pieces on either side of the first pairs of the text, after filtering."""
         rows = Rows.of(self._encode(list(self.text.first_pairs(num_pairs)), 0))
         keep, _ = encoding.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
         return rows.src_lengths[keep], rows.tgt_lengths[keep]
 
     def _blocks(self, place: Place, num_replicas: int) -> Iterator[tuple[Place, Rows]]:
-        """The start of each block, without its number of batches, and the block's filtered pairs."""
+        """Yield the start of each block, without its number of batches, and its filtered pairs."""
         row, block = place.row, place.block
         for number in count(place.number):
             from_the_start, most = row == 0, 0
@@ -158,7 +158,7 @@ class BatchStream:
             row = block = 0
 
     def _fit(self, some: list[Row], first: int) -> Rows:
-        """The rows, numbered from `first`, encoded and filtered."""
+        """Encode and filter rows that are numbered from `first`."""
         if self.guided and len(some[0]) < 3:
             raise UserError("guided_alignment needs alignments of all training pairs, and some have none")
         parts = [

@@ -1,4 +1,4 @@
-"""SentencePiece for a language pair: train, encode, decode, and find the word that each piece belongs to."""
+"""SentencePiece for a language pair: train, encode, decode, and find the word of each piece."""
 
 from collections.abc import Iterable, Sequence
 from io import BytesIO
@@ -14,21 +14,21 @@ from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError, check_lines
 
 MODEL_TYPES = ("unigram", "bpe")
-NORMALIZATION = "nmt_nfkc"  # SentencePiece's own default
+NORMALIZATION = "nmt_nfkc"  # SentencePiece's default
 _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-# Part of what a model follows from: another number of threads adds in another order and gives another model.
+# Fixed: another number of threads adds in another order and gives another model.
 _NUM_THREADS = 4
-_MOST_BYTES = 2**26  # of a model, which has 250,000 pieces in 6 MB
+_MOST_BYTES = 2**26  # of a model; 250,000 pieces take 6 MB
 _SPACE = "▁"  # SentencePiece's mark of a space
 
 
 class Tokenizer:
-    """The source and the target vocabulary; they are the same one where `joint`.
+    """The source and the target vocabulary, which are the same if `joint`.
 
-    `pad_id`, `unk_id`, `bos_id` and `eos_id` are the same on both sides: 0, 1, 2 and 3 in a vocabulary trained here,
-    whose text is normalised by SentencePiece's nmt_nfkc, or those of a given model. With `lowercase`, text is
-    lower-cased before. A Tokenizer pickles to the bytes of its models, so that its hash follows its content. Raises
-    UserError where a model is broken or has no id for one of the four, and where two models have different ids.
+    `pad_id`, `unk_id`, `bos_id` and `eos_id` are the same on both sides: 0, 1, 2 and 3 in a vocabulary trained here, or
+    the ids of a given model. With `lowercase`, text is lower-cased first. A Tokenizer pickles to the bytes of its
+    models, so that its hash depends on its content. Raises UserError if a model is broken or lacks any of the four ids,
+    and if two models have different ids.
     """
 
     def __init__(
@@ -66,13 +66,11 @@ class Tokenizer:
         documents: bool = False,
         normalization: str = NORMALIZATION,
     ) -> "Tokenizer":
-        """A vocabulary of `vocab_size` pieces, special ones included, or of all that the text gives if they are fewer.
+        """Train a vocabulary of `vocab_size` pieces, special pieces included, or of fewer if the text gives no more.
 
-        It is one for both sides if `joint`, else one for each.
-
-        `normalization` is SentencePiece's rule by which text is rewritten before it is cut, on the target side too.
-        With `documents`, `SEPARATOR` is always one piece. The same lines give the same model. Raises UserError where
-        the text is empty or `vocab_size` does not suit it.
+        If `joint`, both sides share it, else each side gets a vocabulary. `normalization` is SentencePiece's rule for
+        rewriting text before it is cut, on the target side too. With `documents`, `SEPARATOR` is always a single piece.
+        The same lines give the same model. Raises UserError if the text is empty or `vocab_size` does not suit it.
         """
         check_lines(src_lines=src_lines, tgt_lines=tgt_lines)
         if model_type not in MODEL_TYPES:
@@ -95,7 +93,7 @@ class Tokenizer:
 
     @classmethod
     def from_models(cls, *files: str | Path, lowercase: bool = False) -> "Tokenizer":
-        """SentencePiece models: one file for both sides, or one for each. Raises UserError naming the file."""
+        """Load SentencePiece models: a file for both sides, or a file for each. Raises UserError naming the file."""
         models = []
         for file in files:
             try:
@@ -108,7 +106,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: str | Path, *, lowercase: bool = False) -> "Tokenizer":
-        """The tokenizer that `save` wrote; its files do not say whether text is lower-cased. Raises UserError."""
+        """Load the models that `save` wrote; they do not record `lowercase`. Raises UserError."""
         joint = (Path(directory) / "joint.model").exists()
         return cls.from_models(*model_files(directory, joint=joint), lowercase=lowercase)
 
@@ -122,7 +120,7 @@ class Tokenizer:
 
     @property
     def models(self) -> tuple[bytes, ...]:
-        """The SentencePiece model of both sides, or those of source and target."""
+        """The SentencePiece model of both sides, or the models of source and target."""
         sides = (self._source,) if self.joint else (self._source, self._target)
         return tuple(each.serialized_model_proto() for each in sides)
 
@@ -136,12 +134,12 @@ class Tokenizer:
 
     @property
     def separator_id(self) -> int | None:
-        """The source side's piece between the sentences of a document; None where it has none."""
+        """The source piece between the sentences of a document; None if there is none."""
         found = self._source.piece_to_id(_SPACE + SEPARATOR)
         return None if found == self.unk_id else found
 
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
-        """Ids of each line's pieces and end of sentence. A blank line is the end of sentence alone."""
+        """Ids of each line's pieces and end of sentence. A blank line gives only the end of sentence."""
         return self._source.encode([*self._set_case(lines)], add_eos=True)
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
@@ -149,15 +147,15 @@ class Tokenizer:
         return self._target.encode([*self._set_case(lines)], add_eos=True)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """How the source vocabulary spells each id."""
+        """Spelling of each id in the source vocabulary."""
         return self._source.id_to_piece(list(ids))
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """How the target vocabulary spells each id."""
+        """Spelling of each id in the target vocabulary."""
         return self._target.id_to_piece(list(ids))
 
     def segmenters(self, alpha: float) -> tuple[Segmenter, Segmenter]:
-        """Random segmenters of source and target text. Raises UserError where the models are of different types."""
+        """Random segmenters of source and target text. Raises UserError if the models have different types."""
         source, target = (
             segmenter(each.serialized_model_proto(), alpha) for each in (self._source, self._target)
         )
@@ -169,20 +167,20 @@ class Tokenizer:
         return source, target
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """Target text of each row up to its end of sentence, padding and beginning left out.
+        """Target text of each row up to its end of sentence, without padding and beginning of sentence.
 
         An unknown piece gives ` ⁇ `; bytes that are not UTF-8 give �.
         """
         return [self._target.decode([int(row[place]) for place in self._text_places(row)]) for row in rows]
 
     def count_rewritten(self, lines: Sequence[str]) -> int:
-        """The number of target lines that `decode` cannot give back, however they are spaced."""
+        """Number of target lines that `decode` cannot give back, spacing aside."""
         written = self.decode(self.encode_target(lines))
         wanted = [" ".join(line.split()) for line in self._set_case(lines)]
         return sum(one != other for one, other in zip(written, wanted, strict=True))
 
     def unknown_characters(self, lines: Sequence[str], *, is_target: bool = False) -> list[str]:
-        """The characters that the vocabulary does not know, of each line that has some."""
+        """Characters that the vocabulary does not know, for each line that has some."""
         processor, cased = self._target if is_target else self._source, self._set_case(lines)
         encoded = processor.encode([*cased])
         lines = [line for line, ids in zip(cased, encoded, strict=True) if self.unk_id in ids]
@@ -193,7 +191,8 @@ class Tokenizer:
         return found
 
     def align_source(self, text: str) -> tuple[list[int], list[int]]:
-        """The ids of `encode_source` for one line, and the index of each one's word in `text.split()`, -1 for the end.
+        """The ids of `encode_source` for a line, and for each id the index of its word in `text.split()`, -1 for the
+        end.
 
         A word that normalisation removes has no piece.
         """
@@ -204,11 +203,11 @@ class Tokenizer:
         return self.encode_target([text])[0], self.target_side(text, "words").groups
 
     def target_words(self, ids: Sequence[int]) -> list[int]:
-        """For each id the index of its word in `decode([ids])[0].split()`, -1 for special ids."""
+        """For each id, the index of its word in `decode([ids])[0].split()`, -1 for special ids."""
         return self.decoded_side(ids, "words").groups
 
     def source_side(self, text: str, units: str = "auto") -> Side:
-        """The units of a source line and the pieces of `encode_source`, of which the end spells nothing."""
+        """The units of a source line and the groups of `encode_source`; the end of sentence belongs to no unit."""
         return self._side(self._source, text, units)
 
     def target_side(self, text: str, units: str = "auto") -> Side:
@@ -216,7 +215,7 @@ class Tokenizer:
         return self._side(self._target, text, units)
 
     def decoded_side(self, ids: Sequence[int], units: str = "auto") -> Side:
-        """The units of `decode([ids])[0]` and the groups of all ids, of which special ids spell nothing."""
+        """The units of `decode([ids])[0]` and the groups of all ids; special ids belong to no unit."""
         places = self._text_places(ids)
         decoded = self._target.decode([int(ids[place]) for place in places], return_type="offset_mapping")
         side = make_side(decoded["text"], decoded["pieces"], decoded["offsets"], units)
@@ -238,7 +237,7 @@ class Tokenizer:
         return [line.lower() for line in lines] if self.lowercase else lines
 
     def _text_places(self, ids: Sequence[int]) -> list[int]:
-        """The places of text in `ids`: before the end of sentence, without padding and beginning of sentence."""
+        """Places of text in `ids`: before the end of sentence, without padding and beginning of sentence."""
         places = []
         for place, each in enumerate(ids):
             if each == self.eos_id:
@@ -292,6 +291,6 @@ def _list_ids(ids: dict[str, int]) -> str:
 
 
 def model_files(directory: str | Path, *, joint: bool) -> list[Path]:
-    """The SentencePiece models that a saved tokenizer has in its directory."""
+    """The SentencePiece files in the directory of a saved tokenizer."""
     names = ("joint.model",) if joint else ("src.model", "tgt.model")
     return [Path(directory) / name for name in names]

@@ -11,17 +11,17 @@ _NUM_SHOWN = 10  # characters
 
 
 class UnknownCharacters:
-    """Counts lines with characters that the vocabulary does not know; at the end of a `with` block it warns of them.
+    """Counts lines with characters that the vocabulary does not know, and warns of them at the end of a `with` block.
 
-    There is one warning for each kind of lines, however many blocks of them are counted.
+    Each kind of lines gives a single warning, for any number of blocks.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self._counts: dict[str, tuple[int, int, str]] = {}  # of each kind: unknown ones, all, some characters
+        self._counts: dict[str, tuple[int, int, str]] = {}  # kind -> unknown lines, all lines, characters
 
     def count(self, lines: Sequence[str], kind: str, *, is_target: bool = False) -> None:
-        """Count the lines of a block. `kind` is their plural noun."""
+        """Count the lines of a block. `kind` is a plural noun for them."""
         found = self.tokenizer.unknown_characters(lines, is_target=is_target)
         number, total, characters = self._counts.get(kind, (0, 0, ""))
         characters = "".join(dict.fromkeys(characters + "".join(found)))[: _NUM_SHOWN + 1]
