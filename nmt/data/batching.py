@@ -245,7 +245,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         return np.stack((cuts[:-1], cuts[1:]), axis=1)
 
     def _divide(self, spans: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Halve the longest spans until their number is a multiple of `num_replicas`. Raises UserError if impossible."""
+        """Halve the longest spans until `num_replicas` divides their number. Raises UserError if that fails."""
         while len(spans) % self.num_replicas:
             longest = int((spans[:, 1] - spans[:, 0]).argmax())
             start, end = spans[longest]

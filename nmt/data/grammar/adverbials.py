@@ -7,7 +7,7 @@ from nmt.data.grammar.derivation import Phrase, rule, word
 from nmt.data.grammar.lexicon import Noun
 from nmt.data.grammar.nominals import THIS_OR_THAT, count_noun, noun_of, possessive, with_adjective
 
-# Up to which number drawn: preposition, its Vietnamese, kinds of nouns
+# Upper bound of the random number, preposition, its Vietnamese, kinds of nouns
 _PLACES = (
     (0.60, "in/1 P", "trong/1 P", ("inside", "house")),
     (0.82, "at/1 P", "ở/1 P", ("site",)),
@@ -17,13 +17,13 @@ _PLACES = (
 
 
 def time_phrase(rng: random.Random, tense: str) -> Phrase | None:
-    """When, where the tense goes with one: yesterday, `hôm qua`; next week, `tuần sau`."""
+    """A time that goes with the tense, if any: yesterday, `hôm qua`; next week, `tuần sau`."""
     known = lexicon.TIMES.get({"must": "future", "should": "future"}.get(tense, tense))
     return rule(*rng.choice(known)) if known else None
 
 
 def place_noun(rng: random.Random, noun: Noun, room: int) -> Phrase:
-    """The place itself. After a preposition `the house` is `nhà`, but `this house` is `ngôi nhà này`."""
+    """A place as a noun. After a preposition `the house` is `nhà`, but `this house` is `ngôi nhà này`."""
     choice = rng.random()
     if choice < 0.6 or room < 8:
         return rule("the N", "N", N=count_noun(noun, classifier=False))
@@ -35,7 +35,7 @@ def place_noun(rng: random.Random, noun: Noun, room: int) -> Phrase:
 
 
 def place_phrase(rng: random.Random, room: int, *, town: bool = False) -> Phrase:
-    """Where: in the library, `trong thư viện`; in the city, `ở thành phố`; at the market, `ở chợ`."""
+    """A place: in the library, `trong thư viện`; in the city, `ở thành phố`; at the market, `ở chợ`."""
     choice = rng.random()
     if town or choice < 0.2:
         if rng.random() < 0.6:
@@ -54,7 +54,7 @@ def destination(rng: random.Random) -> Phrase:
 
 
 def lying_place(rng: random.Random) -> Phrase:
-    """Where things lie: on the table, `trên bàn`; under the chair, `dưới ghế`; in the room, `trong phòng`."""
+    """The place of a thing: on the table, `trên bàn`; under the chair, `dưới ghế`; in the room, `trong phòng`."""
     preposition, vi = rng.choice((("on", "trên"), ("under", "dưới"), ("in", "trong")))
     noun = noun_of(rng, "house" if preposition == "in" else "furniture")
     return rule("Q P", "Q P", Q=word(preposition, vi), P=place_noun(rng, noun, 8))

@@ -1,4 +1,4 @@
-"""Clauses: what someone does, says or is."""
+"""Clauses: actions, sayings and states."""
 
 import random
 
@@ -43,7 +43,8 @@ def clause(
 ) -> Phrase:
     """A clause of at most `room` words on either side (at least 2).
 
-    front: a time may stand first, with a comma. tense: that of a clause beside a main clause, which tells of an event.
+    front: a time may stand first, with a comma. tense: for a clause beside a main clause, its tense; the clause then
+    tells of an event.
     """
     for _ in range(12):
         if tense is not None:
@@ -62,7 +63,7 @@ def clause(
 def verbal_clause(
     rng: random.Random, room: int, tense: str, *, front: bool, timed: bool, plain: bool = True
 ) -> Phrase:
-    """Subject, verb, object, place and time; Vietnamese puts the time first. plain: a state will do, or a negation.
+    """Subject, verb, object, place and time; Vietnamese puts the time first. plain: a state or a negation is possible.
 
     he bought a book at the market yesterday, `hôm qua anh ấy đã mua một quyển sách ở chợ`
     """
@@ -96,7 +97,7 @@ def verbal_clause(
 
 
 def _join(first: Act, second: Act) -> Act | None:
-    """Two acts of one subject; None for the same verb twice, and for one whose past looks like its present."""
+    """Two acts of the same subject; None if both have the same verb, or if a past form looks like the present."""
     verbs = first.verb, second.verb
     if verbs[0].base == verbs[1].base or any(verb.past == verb.base for verb in verbs):
         return None
@@ -127,7 +128,7 @@ def passive_clause(rng: random.Random, room: int) -> Phrase:
 
 
 def stative_clause(rng: random.Random, room: int) -> Phrase:
-    """What is: qualities, feelings, comparisons, professions, places."""
+    """A state: quality, feeling, comparison, profession or place."""
     choice = rng.random()
     negative = rng.random() < 0.2 and not 0.80 <= choice < 0.90  # never `there is not`
     return set_kind(_state(rng, room, choice, negative=negative), "present", negative=negative)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 class Phrase(NamedTuple):
     """A node of the derivation: its words on either side, and the links between them.
 
-    core: the English words outside all brackets. kind: what a clause does (past, open question, …), else empty.
+    core: the English words outside all brackets. kind: the type of a clause (past, open question, …), else empty.
     """
 
     en: tuple[str, ...]
@@ -32,7 +32,7 @@ def unlinked_word(english: str) -> Phrase:
 
 @cache
 def _symbols(side: str) -> tuple[tuple[str, str | None, bool], ...]:
-    """The tokens of a side, each with its link and whether the core has it; a slot has the link None.
+    """Tokens of a side with their links, and True if the core has them; a slot has the link None.
 
     `A not/1 [B]` -> (A, None, True), (not, 1, True), (B, None, False)
     """
@@ -50,9 +50,8 @@ def _symbols(side: str) -> tuple[tuple[str, str | None, bool], ...]:
 def rule(english: str, vietnamese: str, **parts: Phrase) -> Phrase:
     """X → ⟨english, vietnamese⟩: a capital letter is a constituent, other tokens are words.
 
-    Words with the same number after a slash are linked, each with each. Both sides name the same constituents. What
-    stands in brackets on the English side is not in the core. The kind is that of the first constituent outside
-    brackets that has one.
+    All words with the same number after a slash are linked. Both sides name the same constituents. Words in brackets on
+    the English side are not in the core. The kind comes from the first constituent outside brackets that has a kind.
     """
     words: tuple[list[str], list[str]] = ([], [])
     core: list[str] = []

@@ -1,4 +1,4 @@
-"""Documents of the built-in grammar: sentences of which it is known which ones matter."""
+"""Documents of the built-in grammar, in which the important sentences are known."""
 
 import random
 from typing import NamedTuple
@@ -7,19 +7,19 @@ from nmt.data.grammar.sentences import Pair, corpus
 from nmt.errors import UserError
 
 MOST_WORDS = 10  # of a sentence
-_POOL = {"train": 8000, "val": 500, "test": 1500}  # distinct sentences that a split's documents are made of
+_POOL = {"train": 8000, "val": 500, "test": 1500}  # distinct sentences for the documents of a split
 _NEGATIVE = "negative "
 
 
 class GrammarDocument(NamedTuple):
-    """Sentences, and the numbers of those that deny something, from 0: all that a label or a summary is made of."""
+    """Sentences, and the numbers from 0 of the negative sentences, which alone determine a label or a summary."""
 
     sentences: tuple[Pair, ...]
     important: tuple[int, ...]
 
     @property
     def label(self) -> str:
-        """The tense of the first denial: past, present, future, perfect or modal."""
+        """The tense of the first negative sentence: past, present, future, perfect or modal."""
         return self.sentences[self.important[0]].kind.removeprefix(_NEGATIVE)
 
 
@@ -33,11 +33,11 @@ def documents(
     most_important: int,
     seed: int,
 ) -> dict[str, list[GrammarDocument]]:
-    """Splits of random documents; no sentence of one split is in another.
+    """Splits of random documents; no sentence is in two splits.
 
-    A document has `min_sentences` to `max_sentences` sentences, 1 to `most_important` of which deny something; each is
-    a sentence of at most `MOST_WORDS` words, and all tenses of denials are equally likely. Raises UserError where the
-    numbers do not go together.
+    A document has `min_sentences` to `max_sentences` sentences, of which 1 to `most_important` are negative. A sentence
+    has at most `MOST_WORDS` words. All tenses of negative sentences are equally likely. Raises UserError if the numbers
+    do not fit together.
     """
     if not 1 <= most_important <= min_sentences <= max_sentences:
         raise UserError(

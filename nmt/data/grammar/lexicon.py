@@ -1,9 +1,9 @@
 """The words of the English–Vietnamese grammar, read from the tables in `words/`.
 
 A table is a file of columns between tabs, named by its first line. A speaker of both languages can proofread it. Every
-English word has one translation in its context. A noun has its classifier (`cái bàn`, `con chó`). A verb or an
-adjective may have several senses, chosen by the noun it goes with: an old teacher is `già`, an old book `cũ`; one
-wears (`mặc`) a shirt but wears (`đội`) a hat.
+English word has a single translation in its context. A noun has its classifier (`cái bàn`, `con chó`). A verb or an
+adjective may have several senses, chosen by its noun: an old teacher is `già`, an old book `cũ`; to wear a shirt is
+`mặc`, to wear a hat `đội`.
 """
 
 import csv
@@ -17,7 +17,7 @@ WORDS = Path(__file__).parent / "words"
 
 @dataclass(frozen=True, eq=False)
 class Noun:
-    """A count noun. classifier: empty where the noun is counted without one (`hai bác sĩ`, two doctors)."""
+    """A count noun. classifier: empty if the noun is counted without a classifier (`hai bác sĩ`, two doctors)."""
 
     kind: str
     singular: str
@@ -35,7 +35,7 @@ class Noun:
 class Mass:
     """A noun that is not counted but measured: tea, `trà`; two cups of tea, `hai tách trà`.
 
-    measure: its singular, its plural and its translation (cup, cups, tách); empty where there is none.
+    measure: its singular, its plural and its translation (cup, cups, tách); empty if there is none.
     """
 
     singular: str
@@ -46,19 +46,19 @@ class Mass:
 
 @dataclass(frozen=True, eq=False)
 class _WithSenses:
-    """senses: a noun or a kind of nouns -> the Vietnamese beside it, or `-` where the two do not go together."""
+    """senses: a noun or a kind of nouns -> the Vietnamese beside it, or `-` if the two do not go together."""
 
     senses: dict[str, str]
 
     def sense(self, noun: Noun | Mass) -> str | None:
-        """The Vietnamese beside `noun`, by the noun itself or else its kind; None where they do not go together."""
+        """The Vietnamese beside `noun`, by the noun itself or else its kind; None if the two do not go together."""
         found = self.senses.get(noun.singular, self.senses.get(noun.kind))
         return None if found == "-" else found
 
 
 @dataclass(frozen=True, eq=False)
 class Adjective(_WithSenses):
-    """comparative, superlative: empty where English needs `more`."""
+    """comparative, superlative: empty if English needs `more`."""
 
     en: str
     comparative: str = ""
@@ -67,11 +67,11 @@ class Adjective(_WithSenses):
 
 @dataclass(frozen=True, eq=False)
 class Verb(_WithSenses):
-    """A verb, whose senses are by its object; … in a sense stands for the object. An intransitive one has the key "".
+    """A verb with senses by its object; … in a sense stands for the object. An intransitive verb has the key "".
 
     subjects: the nouns and kinds of nouns that act. flags: `state` (no progressive), `place` (goes with a place),
-    `passive`, and the adverbs of manner that it goes with. particle: the `for` of `wait for`, which is part of the
-    verb and has no word of its own in Vietnamese.
+    `passive`, and the adverbs of manner for this verb. particle: the `for` of `wait for`, a part of the verb without a
+    word in Vietnamese.
     """
 
     subjects: tuple[str, ...]
@@ -85,7 +85,7 @@ class Verb(_WithSenses):
 
     @property
     def one_sense(self) -> bool:
-        """Whether it translates alike before every object, so that the object may be a pronoun."""
+        """True if the verb translates alike before every object, so that the object may be a pronoun."""
         return len(set(self.senses.values())) == 1
 
 
@@ -154,10 +154,10 @@ MANNERS = dict(_pairs("manner"))  # after the verb and its object
 FREQUENCIES = _pairs("frequency")  # before the verb
 # Links are by number, as in the grammar's rules.
 TIMES = {tense: _pairs(f"time {tense}") for tense in ("past", "future", "present", "progressive")}
-# English, Vietnamese, form of the verb, and the marker that this form carries. C is the act; what is in braces agrees
+# English, Vietnamese, form of the verb, and the marker that this form carries. C is the act; words in braces agree
 # with the subject. In `when he came` (then), Vietnamese leaves the past to the main clause.
 TENSES = {tense: tuple(cells) for tense, *cells in (row.values() for row in _rows("tenses"))}
-# What joins clauses A and B. The core does without what stands in brackets.
+# Conjunctions of clauses A and B. Parts in brackets are not in the core.
 CONJUNCTIONS, FRONTED = _pairs("conjunction"), _pairs("fronted conjunction")
 
 ANIMATE = ("person", "animal", "bird")
@@ -176,20 +176,20 @@ PASSIVE = tuple(verb for verb in TRANSITIVES if "passive" in verb.flags)
 
 @cache
 def adjectives_for(noun: Noun | Mass) -> tuple[tuple[Adjective, str], ...]:
-    """Adjectives that go with `noun`, each with its Vietnamese there."""
+    """Adjectives that go with `noun`, with their Vietnamese for it."""
     return tuple((each, vi) for each in ADJECTIVES if (vi := each.sense(noun)))
 
 
 @cache
 def objects_of(verb: Verb) -> tuple[tuple[Noun | Mass, str], ...]:
-    """Nouns that `verb` takes as objects, each with the verb's Vietnamese there."""
+    """Nouns that `verb` takes as objects, with the Vietnamese of the verb for each noun."""
     things: tuple[Noun | Mass, ...] = (*NOUNS, *MASSES)
     return tuple((noun, sense) for noun in things if (sense := verb.sense(noun)))
 
 
 @cache
 def verbs_for(kind: str, name: str, intransitive: bool) -> tuple[Verb, ...]:
-    """What a noun of this kind or name can do."""
+    """Verbs for a subject of this kind or name."""
     table = INTRANSITIVES if intransitive else TRANSITIVES
     return tuple(verb for verb in table if kind in verb.subjects or name in verb.subjects)
 

@@ -14,7 +14,7 @@ _KIN_OWNERS = tuple(each for each in lexicon.PRONOUNS if each.subject in ("I", "
 
 
 class NounPhrase(NamedTuple):
-    """agr: how its verb agrees, `1`, `3` or `p`. kind, name: what verbs and adjectives choose by."""
+    """agr: agreement of the verb, `1`, `3` or `p`. kind, name: verbs and adjectives are chosen by these."""
 
     phrase: Phrase
     agr: str
@@ -34,7 +34,9 @@ def count_noun(noun: Noun, *, plural: bool = False, classifier: bool = True, mar
 
 
 def with_adjective(rng: random.Random, noun: Noun | Mass, head: Phrase) -> Phrase:
-    """The adjective follows in Vietnamese: old book, `sách cũ`; very old book, `sách rất cũ`; two mirror."""
+    """Add an adjective, which follows in Vietnamese: old book, `sách cũ`; very old book, `sách rất cũ`; two are
+    mirrored.
+    """
     fitting = lexicon.adjectives_for(noun)
     if not fitting:
         return head
@@ -97,7 +99,7 @@ def person_name(rng: random.Random) -> NounPhrase:
 
 
 def other_pronoun(rng: random.Random, who: NounPhrase) -> Phrase:
-    """A pronoun as object, where `who` acts: neither `I see me` nor `he sees him`."""
+    """A pronoun as object of the subject `who`: neither `I see me` nor `he sees him`."""
     own = ("I", "we") if who.name in ("I", "we") else (who.name,)
     pronoun = rng.choice([each for each in lexicon.PRONOUNS[:6] if each.subject not in own])
     return word(pronoun.object, pronoun.vi)
@@ -138,7 +140,7 @@ def single_person(rng: random.Random) -> NounPhrase:
 
 
 def described_noun(rng: random.Random, *, comparable: bool = False) -> tuple[Noun, tuple[Adjective, str]]:
-    """A noun and an adjective that goes with it, with its Vietnamese there."""
+    """A noun and an adjective that goes with it, with the adjective's Vietnamese for it."""
     noun = rng.choice(lexicon.COMPARABLE if comparable else lexicon.DESCRIBED)
     adjectives = lexicon.adjectives_for(noun)
     return noun, rng.choice([each for each in adjectives if each[0].comparative or not comparable])

@@ -26,9 +26,17 @@ from nmt.data.grammar.nominals import (
 )
 from nmt.data.grammar.predicates import Act, act_of, add_adverbial, add_complement, clause_of, predicate
 
-# Not spoken of in general here, since their Vietnamese needs its classifier
+# Kinds without a bare plural: their Vietnamese needs its classifier
 _SINGLE = ("person", "song", "task", "show", "house", "town", "inside", "site", "nature", "opening")
-_SOMEONES = ("teacher", "student", "doctor", "driver", "neighbour", "friend", "guest")  # who may be `my` one
+_SOMEONES = (
+    "teacher",
+    "student",
+    "doctor",
+    "driver",
+    "neighbour",
+    "friend",
+    "guest",
+)  # people with an owner: my teacher
 _QUANTIFIERS = (
     ("many/1 N", "nhiều/1 N", False),
     ("a few/1 N", "vài/1 N", False),
@@ -62,7 +70,7 @@ def noun_phrase(
 def _add_determiner(
     rng: random.Random, noun: Noun, choice: float, *, described: bool, definite: bool, generic: bool
 ) -> tuple[Phrase, bool]:
-    """A noun with the determiner that the number `choice` stands for, and whether it is plural."""
+    """A noun with the determiner for the number `choice`, and True if it is plural."""
 
     def nominal(**how: Any) -> Phrase:
         head = count_noun(noun, **how)
@@ -105,7 +113,7 @@ def relative_clause(rng: random.Random, noun: Noun, agr: str) -> Phrase:
         pronoun = "who" if noun.kind == "person" else "that"
         act = action(rng, NounPhrase(EMPTY, agr, noun.kind, noun.singular), 6)
         return rule(f"{pronoun}/1 V", "mà/1 V", V=predicate(act, tense, agr))
-    seeing = (lexicon.SEE, "nhìn thấy")  # what no verb takes can be seen
+    seeing = (lexicon.SEE, "nhìn thấy")  # if no verb takes it, it can be seen
     if not verbs:
         return rule("that/1 V", "mà/1 V", V=predicate(act_of(*seeing), tense, agr))
     who = simple_person(rng)
@@ -115,7 +123,7 @@ def relative_clause(rng: random.Random, noun: Noun, agr: str) -> Phrase:
 
 
 def subject(rng: random.Random, room: int) -> NounPhrase:
-    """Who acts: people mostly, animals at times."""
+    """A subject: mostly people, sometimes animals."""
     choice = rng.random()
     if room < 6:
         choice *= 0.5
@@ -136,7 +144,7 @@ def subject(rng: random.Random, room: int) -> NounPhrase:
 
 
 def object_phrase(rng: random.Random, verb: Verb, noun: Noun | Mass, room: int, who: NounPhrase) -> Phrase:
-    """What is acted on, and is not `who`. A pronoun only where the verb translates alike before every noun."""
+    """An object other than `who`. It is a pronoun only if the verb translates alike before every noun."""
     if isinstance(noun, Mass):
         return mass_phrase(rng, noun)
     choice = rng.random()
@@ -158,7 +166,7 @@ def object_phrase(rng: random.Random, verb: Verb, noun: Noun | Mass, room: int, 
 
 
 def action(rng: random.Random, who: NounPhrase, room: int, *, state: bool = True, place: bool = True) -> Act:
-    """Something that `who` can do, with its object, manner and place."""
+    """An act that `who` can do, with its object, manner and place."""
     act = _action(rng, who, room, state)
     if place and "place" in act.verb.flags and room >= 6 and rng.random() < 0.3:
         return add_adverbial(act, place_phrase(rng, room))
@@ -185,7 +193,7 @@ def _action(rng: random.Random, who: NounPhrase, room: int, state: bool) -> Act:
 
 
 def special_action(rng: random.Random, who: NounPhrase, choice: float, room: int, state: bool) -> Act:
-    """What people do with a frame of its own: go somewhere, give something, learn, live."""
+    """An act of people with a special frame: go somewhere, give something, learn, live."""
     if choice < 0.84:  # goes to the market, `đi đến chợ`
         act = act_of(rng.choice(lexicon.MOTIONS))
         return add_complement(act, rule("to/1 P", "đến/1 P", P=destination(rng)))

@@ -11,9 +11,9 @@ from nmt.data.grammar.nominals import NounPhrase
 
 
 class Act(NamedTuple):
-    """A verb with all that follows it, still without tense: build(form, marker) puts both in.
+    """A verb with everything that follows it, still without tense: build(form, marker) puts both in.
 
-    marker: `đã` where the English past form itself carries the tense, else empty.
+    marker: `đã` if the English past form itself carries the tense, else empty.
     """
 
     verb: Verb
@@ -43,12 +43,12 @@ def act_of(verb: Verb, sense: str | None = None, thing: Phrase = EMPTY) -> Act:
 
 
 def add_complement(act: Act, tail: Phrase) -> Act:
-    """The act with what the verb asks for, which follows in both languages: goes to the market."""
+    """Add a complement of the verb, which follows in both languages: goes to the market."""
     return Act(act.verb, lambda form, marker: rule("V T", "V T", V=act.build(form, marker), T=tail))
 
 
 def add_adverbial(act: Act, adverbial: Phrase) -> Act:
-    """The act with how or where it is done, which follows in both languages, and which the core does without."""
+    """Add a manner or a place, which follows in both languages and is not in the core."""
     return Act(act.verb, lambda form, marker: rule("V [T]", "V T", V=act.build(form, marker), T=adverbial))
 
 
@@ -57,23 +57,23 @@ _AGREEMENT = {
     "3": {"be": "is", "was": "was", "have": "has", "do": "does", "want": "wants"},
     "p": {"be": "are", "was": "were", "have": "have", "do": "do", "want": "want"},
 }
-# The kind of a clause whose tense does not name it itself
+# tense -> kind of the clause, if they differ
 _KINDS = {"then": "past", "was": "past", "progressive": "present", "want": "present"}
 _KINDS |= dict.fromkeys(("already", "just", "ever"), "perfect") | dict.fromkeys(
     ("can", "must", "should"), "modal"
 )
-# Not with a state: nobody `has just known`.
+# Tenses that no state has: nobody `has just known`.
 ACTIVE = ("progressive", "was", "already", "just", "ever", "perfect", "can", "want")
 
 
 @cache
 def agree(text: str, agr: str) -> str:
-    """The text with the form of {be}, {was}, {have}, {do} and {want} that agrees with a subject."""
+    """The text with the forms of {be}, {was}, {have}, {do} and {want} that agree with a subject."""
     return text.format(**_AGREEMENT[agr])
 
 
 def clause_of(who: NounPhrase, english: str, vietnamese: str, **parts: Phrase) -> Phrase:
-    """The rule with the subject `who` as S, with which what stands in braces agrees."""
+    """The rule with the subject `who` as S; words in braces agree with it."""
     return rule(agree(english, who.agr), vietnamese, S=who.phrase, **parts)
 
 
@@ -91,6 +91,6 @@ def predicate(act: Act, tense: str, agr: str, *, negative: bool = False) -> Phra
 
 
 def set_kind(clause: Phrase, tense: str, *, negative: bool) -> Phrase:
-    """The clause with its kind: past, negative past, …; `never` is as negative as `not`."""
+    """The clause with its kind: past, negative past, …; `never` is negative too."""
     negation = "negative " if negative or tense == "ever" else ""
     return clause._replace(kind=negation + _KINDS.get(tense, tense))

@@ -24,7 +24,7 @@ from nmt.data.grammar.predicates import ACTIVE, act_of, agree, clause_of, predic
 
 
 def question(rng: random.Random, room: int) -> Phrase:
-    """A question with its mark. Vietnamese leaves the question word where the answer would stand."""
+    """A question with its mark. In Vietnamese the question word takes the place of the answer."""
     for _ in range(12):
         ask = rng.choice(_QUESTIONS)
         found = ask(rng, room - 1)
@@ -35,7 +35,7 @@ def question(rng: random.Random, room: int) -> Phrase:
 
 
 def _question_subject(rng: random.Random, room: int) -> tuple[NounPhrase, int]:
-    """A subject without a relative clause, and the room that it leaves."""
+    """A subject without a relative clause, and the room that is left."""
     who = subject(rng, min(room, 9))
     while "mà" in who.phrase.vi:
         who = subject(rng, min(room, 9))
@@ -126,7 +126,7 @@ def adverb_question(rng: random.Random, room: int) -> Phrase:
     return clause_of(who, *sides, V=act.build("base", ""))
 
 
-# Up to which number drawn: English, Vietnamese. `when` stands last of the past, and first of the future.
+# Upper bound of the random number, English, Vietnamese. `khi nào` comes last in the past, first in the future.
 _ADVERB_QUESTIONS = (
     (0.20, "where/1 {do} S V ?/2", "S V ở/1 đâu/1 ?/2"),
     (0.40, "where/1 did/3 S V ?/2", "S đã/3 V ở/1 đâu/1 ?/2"),

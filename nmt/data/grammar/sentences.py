@@ -1,4 +1,4 @@
-"""Random sentences, and corpora of distinct ones."""
+"""Random sentences, and corpora of distinct sentences."""
 
 import random
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from nmt.data.grammar.questions import question, request
 from nmt.errors import UserError
 
 LANGUAGES = ("en", "vi")
-ANNOTATIONS = ("core", "kind")  # what else the derivation tells in words
+ANNOTATIONS = ("core", "kind")  # targets of a derivation that are no translation
 MIN_WORDS = 3
-_TRIES = 3000  # fruitless draws in a row after which no new sentence is looked for
+_TRIES = 3000  # draws in a row without a new sentence before an error
 
 
 class Pair(NamedTuple):
@@ -37,7 +37,7 @@ _COORDINATIONS = tuple(sides for sides in lexicon.CONJUNCTIONS if ",/1" in sides
 
 
 def _subordinate(rng: random.Random, opener: str, room: int, era: str) -> Phrase:
-    """The clause after `opener`, in the tense that it takes beside a main clause of this era."""
+    """The clause after `opener`, in its tense beside a main clause of this era."""
     if opener in _TIME_OPENERS:
         return clause(rng, room, era, tense=(_WHILE_CLAUSE if opener == "while" else _TIME_CLAUSE)[era])
     if opener == "if":
@@ -46,7 +46,7 @@ def _subordinate(rng: random.Random, opener: str, room: int, era: str) -> Phrase
 
 
 def statement(rng: random.Random, room: int, target: int) -> Phrase:
-    """Clauses in a row until about `target` words, at most `room`."""
+    """Clauses in a row, of about `target` words and at most `room`."""
     era = rng.choice(("present", "present", "past", "past", "future"))
     goal = min(target, room)
     coordinate_next = False
@@ -79,7 +79,7 @@ def statement(rng: random.Random, room: int, target: int) -> Phrase:
 
 
 def _draw(rng: random.Random, min_words: int, max_words: int) -> Pair | None:
-    """A sentence, or None where its length came out wrong."""
+    """A sentence, or None if its length is wrong."""
     target = min(max_words, 5 + int(rng.expovariate(1 / 9)))
     if min_words > MIN_WORDS:  # Vietnamese is the longer side, by a quarter
         target = max(target, min(max_words, min_words * 5 // 4 + 1))
@@ -98,7 +98,7 @@ def _draw(rng: random.Random, min_words: int, max_words: int) -> Pair | None:
 
 
 def sentence(rng: random.Random, *, max_words: int) -> Pair:
-    """A random sentence of 3 to `max_words` words on either side. Raises UserError where max_words < 3."""
+    """A random sentence of 3 to `max_words` words on either side. Raises UserError if max_words < 3."""
     _check_longest(max_words)
     while True:
         if pair := _draw(rng, MIN_WORDS, max_words):
@@ -115,8 +115,8 @@ def corpus(
 ) -> dict[str, list[Pair]]:
     """Splits without repetition: no sentence of either language occurs twice, in one split or in two.
 
-    Test, then validation are drawn first, so that they stay the same where only `num_train` differs. Raises
-    UserError where there are too few sentences of these lengths.
+    Test, then validation are drawn first, so that they stay the same if only `num_train` differs. Raises UserError if
+    there are too few sentences of these lengths.
     """
     _check_longest(max_words)
     for name, number in (("num_train", num_train), ("num_val", num_val), ("num_test", num_test)):

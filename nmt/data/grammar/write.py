@@ -1,4 +1,4 @@
-"""The built-in corpus written to files, and the command that does so."""
+"""Write the built-in corpus to files, as a function and as a command."""
 
 import argparse
 import csv
