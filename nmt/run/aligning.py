@@ -1,4 +1,4 @@
-"""Attention over given pairs: between pieces, of each layer and head, or between words."""
+"""Attention over given pairs: between pieces, per layer and head, or between words."""
 
 import logging
 import math
@@ -24,7 +24,7 @@ Reading = Literal["emitted", "fed"]
 
 
 class Aligned(NamedTuple):
-    """A pair of texts with the weights between the labels of its sides [T, S]."""
+    """A pair of texts with the weights [T, S] between the labels of its sides."""
 
     weights: np.ndarray
     source: Side
@@ -44,10 +44,10 @@ class AligningModel(Model):
     def attentions(
         self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096, first_line: int = 1
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Cross-attention between the pieces of given pairs, ends of sentence included, while the targets are forced.
+        """Yield the cross-attention between the pieces of given pairs, ends of sentence included. Targets are forced.
 
-        Yields (number of the pair, weights [L, K, T, S] of each layer and head); nothing for a model without attention.
-        A pair that is longer than the model can read is left out, with a warning that counts from `first_line`.
+        Yields (number of the pair, weights [L, K, T, S] per layer and head); nothing for a model without attention. A
+        pair longer than the model can read is left out, with a warning that counts from `first_line`.
         """
         for rows, batch in self._batches(sources, targets, max_tokens, first_line):
             src, pad_id = batch.src, self.tokenizer.pad_id
@@ -62,9 +62,10 @@ class AligningModel(Model):
     def force(
         self, sources: Sequence[str], targets: Sequence[str], *, max_tokens: int = 4096
     ) -> tuple[list[Translation], dict[str, float]]:
-        """Given translations with their log-probabilities, and these as a sum, a mean over pieces, and a perplexity.
+        """Given translations with their log-probabilities, and the sum of these, their mean over pieces, and the
+        perplexity.
 
-        In nats, ends of sentence included. Raises UserError for a pair that is longer than the model can read.
+        In nats, ends of sentence included. Raises UserError for a pair longer than the model can read.
         """
         found: dict[int, Hypothesis] = {}
         for rows, batch in self._batches(sources, targets, max_tokens):
@@ -83,7 +84,7 @@ class AligningModel(Model):
     def _batches(
         self, sources: Sequence[str], targets: Sequence[str], max_tokens: int, first_line: int = 1
     ) -> Iterator[tuple[list[int], Batch]]:
-        """Batches of given pairs on the model's device, each with the numbers of its pairs; see `attentions`."""
+        """Yield batches of given pairs on the model's device, with the numbers of their pairs; see `attentions`."""
         check_lines(sources=sources, targets=targets)
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} source lines but {len(targets)} target lines")
@@ -112,12 +113,13 @@ class AligningModel(Model):
         reading: Reading = "emitted",
         units: Units = "auto",
     ) -> list[np.ndarray | None]:
-        """Cross-attention between the words of given pairs: [target words, source words] each; targets are forced.
+        """Cross-attention between the words of given pairs: [target words, source words] per pair. Targets are forced.
 
-        `layer` and `head` (from 0) choose one of several; None is the model's own layer of alignment, else the mean
-        over layers, and the mean over heads. `reading` says which row of the weights belongs to a piece
-        (`alignment.shift_reading`). `units` are words, or characters of text without spaces (`alignment.choose_units`).
-        A pair without weights gives None. Raises UserError where there is no such layer or head.
+        `layer` and `head` count from 0. If `layer` is None, the model's layer of alignment is taken, or the mean over
+        layers if the model has none; if `head` is None, the mean over heads. `reading` selects the row of the weights
+        for a piece (`alignment.shift_reading`). `units` are words, or characters of text without spaces
+        (`alignment.choose_units`). A pair without weights gives None. Raises UserError if there is no such layer or
+        head.
         """
         found = dict(self.align_pairs(sources, targets, layer=layer, head=head, reading=reading, units=units))
         return [found[row].weights if row in found else None for row in range(len(sources))]
@@ -133,7 +135,7 @@ class AligningModel(Model):
         units: str = "auto",
         first_line: int = 1,
     ) -> Iterator[tuple[int, Aligned]]:
-        """(number of the pair, weights with their labels), as of `align`, in the order in which they are computed."""
+        """Yield (number of the pair, weights with their labels) as in `align`, in the order of computation."""
         check_lines(sources=sources, targets=targets)
         with UnknownCharacters(self.tokenizer) as unknown:
             unknown.count(sources, "sources")
@@ -159,7 +161,7 @@ class AligningModel(Model):
         reading: Reading = "emitted",
         units: str = "auto",
     ) -> Aligned:
-        """Weights [T, S] between the pieces of a pair, ends of sentence included, as weights between its units."""
+        """Weights between the units of a pair, from weights [T, S] between its pieces, ends of sentence included."""
         of_source, of_target = (
             self.tokenizer.source_side(source, units),
             self.tokenizer.target_side(target, units),
@@ -171,15 +173,15 @@ class AligningModel(Model):
     def between_words(
         self, weights: np.ndarray, source: str, target: str, reading: Reading = "emitted"
     ) -> np.ndarray:
-        """Weights [T, S] between the pieces of a pair, ends of sentence included, as weights between its words."""
+        """Weights between the words of a pair, from weights [T, S] between its pieces, ends of sentence included."""
         return self.between(weights, source, target, reading, "words").weights
 
     def alignment_error(
         self, dataset: Any, weights: Mapping[int, Any], rows: Iterable[int]
     ) -> alignment.AlignmentScore:
-        """The error of the most attended words against the gold links of these rows of a data set.
+        """Alignment error of the most attended words against the gold links of these rows of a data set.
 
-        `weights` [T, S] are between the pieces of a row; a row without any has no links.
+        `weights` [T, S] are between the pieces of a row; a row without weights has no links.
         """
         links: list[alignment.Links] = []
         golds = []
@@ -193,8 +195,8 @@ class AligningModel(Model):
         return alignment.score_alignments(links, sures, possibles)
 
     def importance(self, dataset: Any, weights: Mapping[int, Any]) -> alignment.Importance | None:
-        """How well attention finds the sentences that the gold links name; None where no source is a document,
-        or none has links.
+        """Score how well attention finds the sentences that the gold links name; None without documents or without
+        links.
 
         `weights` [T, S] are between the pieces of rows of a data set.
         """

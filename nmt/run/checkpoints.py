@@ -1,10 +1,10 @@
-"""Files of checkpoints: those kept to be averaged (`step_000123.ckpt`, after 123 steps), and broken ones."""
+"""File names of checkpoints kept for averaging (`step_000123.ckpt`, after 123 steps), and errors of broken files."""
 
 import pickle
 import re
 from pathlib import Path
 
-# What reading a file raises that is no checkpoint, or half of one
+# Errors of reading a file that is no checkpoint, or an incomplete checkpoint
 BROKEN = (
     *(pickle.UnpicklingError, OSError, RuntimeError, EOFError),
     *(LookupError, AttributeError, TypeError, ValueError),
@@ -17,11 +17,11 @@ def kept_file(directory: Path, step: int) -> Path:
 
 
 def is_kept(file: Path) -> bool:
-    """Whether a file's name is that of a kept checkpoint."""
+    """True if a file has the name of a kept checkpoint."""
     return _NAME.fullmatch(file.name) is not None
 
 
 def kept_files(directory: Path) -> dict[int, Path]:
-    """The kept checkpoints in a directory by their steps, from the earliest to the latest."""
+    """The kept checkpoints in a directory by step, in ascending order."""
     found = [(_NAME.fullmatch(file.name), file) for file in directory.glob("step_*.ckpt")]
     return dict(sorted((int(match[1]), file) for match, file in found if match))

@@ -1,4 +1,4 @@
-"""Reading the text that a configuration's `data` node describes."""
+"""Read the text that a configuration's `data` node describes."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -14,7 +14,7 @@ CACHE = "data/cache"
 
 
 def stored_data(config: DictConfig) -> DictConfig:
-    """The `data` node of a stored configuration, but for its cache: a run does not choose where text is kept."""
+    """The `data` node of a stored configuration, with the default cache: a run does not choose the cache."""
     data: Any = OmegaConf.create(OmegaConf.to_container(config))
     if not OmegaConf.is_dict(data) or not OmegaConf.is_dict(data.get("reader")):
         raise UserError("the run does not say where its text is: choose data=files, data=grammar or another")
@@ -26,8 +26,10 @@ def stored_data(config: DictConfig) -> DictConfig:
 def read_splits(
     config: DictConfig, splits: Sequence[str] = SPLITS, *, trusted: Sequence[str] = (), stored: bool = False
 ) -> dict[str, Any]:
-    """Those of `splits` that a configuration's `data` node describes. If it is `stored`, text of the Hub is read from
-    the cache alone: a run does not choose what is fetched from the network."""
+    """Read `splits` of the text that a configuration's `data` node describes.
+
+    If the node is `stored`, text of the Hub is read only from the cache: a run does not choose downloads.
+    """
     for key in map(str, config):
         if OmegaConf.is_missing(config, key):
             raise UserError(f"data.{key} is required: give data.{key}=VALUE")
@@ -42,7 +44,7 @@ def read_splits(
 def read_whole(
     config: DictConfig, splits: Sequence[str] = SPLITS, *, trusted: Sequence[str] = (), stored: bool = False
 ) -> dict[str, Any]:
-    """As `read_splits`, and a training text whole, though a training may have streamed it."""
+    """As `read_splits`, but a training text is read whole even if training streamed it."""
     whole = deepcopy(config)
     if OmegaConf.select(whole, "reader.streaming") is not None:
         whole.reader.streaming = None
@@ -50,7 +52,7 @@ def read_whole(
 
 
 def references_of(dataset: Any) -> list[list[str]]:
-    """The references of a split: its targets, then each further set of references."""
+    """The references of a split: its targets, then further sets of references."""
     sets = [list(dataset["tgt"])]
     if "references" in dataset.column_names:
         sets += map(list, zip(*dataset["references"], strict=True))

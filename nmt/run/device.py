@@ -6,7 +6,7 @@ from nmt.errors import UserError
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of this name; `auto` is the GPU if there is one. Raises UserError if it cannot be used."""
+    """The device of this name; `auto` is the GPU if there is any. Raises UserError if the device cannot be used."""
     here = [each for each in ("cuda", "mps") if getattr(torch, each).is_available()] + ["cpu"]
     if name == "auto":
         name = "cuda" if "cuda" in here else "cpu"

@@ -61,13 +61,13 @@ class History:
             history._check()
         except FileNotFoundError:
             raise
-        except Exception as error:  # of numpy, zipfile and zlib, for a file that is another one or damaged
+        except Exception as error:  # of numpy, zipfile and zlib, for a foreign or damaged file
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             raise UserError(f"{directory / FILE} is broken ({reason}): remove it") from error
         return history
 
     def _check(self) -> None:
-        """Raise ValueError for an array of another type or shape than the class says."""
+        """Raise ValueError for an array with another type or shape than `_ARRAYS` declares."""
         num: dict[Any, int] = {"N": len(self.steps), "K": len(self.rows)}
         for name, (kind, *sizes) in _ARRAYS.items():
             arrays = getattr(self, name)
@@ -80,14 +80,17 @@ class History:
                     raise ValueError(f"{name} is {array.dtype} {list(array.shape)}")
                 if kind == "U":
                     letters = array.astype(array.dtype.newbyteorder("<")).tobytes()
-                    letters.decode("utf-32-le")  # numpy takes numbers that are no letters
+                    letters.decode("utf-32-le")  # numpy accepts numbers that are no letters
         for texts, axis in ((self.target, 1), (self.source, 2)):
             for text, weights in zip(texts, self.weights, strict=True):
                 if len(_labels(text, weights.shape[axis])) != weights.shape[axis]:
                     raise ValueError(f"{weights.shape[axis]} weights for the text {str(text)!r:.40}")
 
     def after(self, earlier: "History") -> "History":
-        """`earlier` followed by this one. Overlapping steps of `earlier` are dropped: a resumed run validates again."""
+        """Append to `earlier`. Overlapping steps of `earlier` are dropped, since a resumed run validates again.
+
+        If the sentences differ from those of `earlier`, it is left out.
+        """
         if [each.shape[1:] for each in self.weights] != [each.shape[1:] for each in earlier.weights] or not (
             np.array_equal(self.rows, earlier.rows) and np.array_equal(self.source, earlier.source)
         ):
@@ -112,7 +115,7 @@ class History:
         write_together({directory / FILE: content.getvalue(), directory / PAGE: page})
 
     def groups(self) -> list[SentenceGroup]:
-        """A series over the last validations for each sentence, as many as a page has room for."""
+        """A series of the last validations per sentence, as many as a page has room for."""
         groups = []
         for k in range(len(self.rows)):
             room = MOST_OF_PAGE // max(1, len(self.rows) * self.weights[k][0].size)
@@ -134,6 +137,8 @@ class History:
 
 
 def _labels(text: str, number: int) -> list[str]:
-    """The words of a text, or if these are not so many its units without spaces, which are parts of words."""
+    """The words of a text or, if their number differs from `number`, its units without spaces, which are parts of
+    words.
+    """
     words = str(text).split()
     return words if len(words) == number else alignment.split_units(str(text))

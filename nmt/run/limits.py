@@ -1,4 +1,4 @@
-"""Checks of how a run is decoded and scored, made before the work starts."""
+"""Check the search and the scores of a run before the work starts."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def check_case(scorers: Mapping[str, Any], *, lowercase: bool) -> None:
-    """Raise UserError for a score that counts case, of translations in lower case."""
+    """Raise UserError for a score that counts case if translations are in lower case."""
     for name, scorer in scorers.items():
         if lowercase and getattr(scorer, "lowercase", None) is False:
             raise UserError(
@@ -27,7 +27,7 @@ def check_case(scorers: Mapping[str, Any], *, lowercase: bool) -> None:
 def count_above_limit(
     settings: DecodingSettings, translator: Translator, src_lengths: Any, tgt_lengths: Any
 ) -> int:
-    """The number of references, of these numbers of pieces with the end of sentence, that no search could give."""
+    """Number of references that no search could give. Lengths are in pieces with the end of sentence."""
     of_model = None if translator.max_length is None else translator.max_length - 1
     cap = min((each for each in (settings.max_length, of_model) if each is not None), default=None)
     sizes, place = np.unique(src_lengths, return_inverse=True)
@@ -38,7 +38,7 @@ def count_above_limit(
 
 
 def warn_of_limit(settings: DecodingSettings, found: Sequence[str]) -> None:
-    """Say in one line how many references are above the limit, each count as in "3 of 100 in test"."""
+    """Log the numbers of references above the limit, given as "3 of 100 in test", as a single warning."""
     if found:
         log.warning(
             "references with more pieces than a translation may have (decoding.max_length_ratio=%g x source + "
@@ -48,7 +48,7 @@ def warn_of_limit(settings: DecodingSettings, found: Sequence[str]) -> None:
 
 
 def check_decoding(settings: DecodingSettings, translator: Translator, *, num_best: int = 1) -> None:
-    """Search one empty sentence: raise UserError for settings that do not fit the model before the work starts."""
+    """Search an empty sentence, so that settings that do not fit the model raise UserError before the work starts."""
     training, device = translator.training, next(translator.parameters()).device
     try:
         search(

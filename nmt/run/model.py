@@ -1,4 +1,4 @@
-"""A tokenizer and a translator together: what translating and aligning share."""
+"""A tokenizer with a translator: the base of translating and aligning."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from nmt.models.base import Translator
 class Model:
     """A translator in evaluation mode, and the tokenizer of its text."""
 
-    decoding: DecodingSettings = BEAM  # how it translates if nothing else is said
+    decoding: DecodingSettings = BEAM  # the default search
 
     def __init__(self, tokenizer: Tokenizer, translator: Translator) -> None:
         self.tokenizer, self.translator = tokenizer, translator.eval()
@@ -30,12 +30,12 @@ class Model:
 
     def pad(self, rows: Sequence[list[int]]) -> Tensor:
         """Rows of piece ids as a tensor [B, longest] on the model's device."""
-        tensors = [torch.tensor(row, dtype=torch.long) for row in rows]  # an empty one has no type of its own
+        tensors = [torch.tensor(row, dtype=torch.long) for row in rows]  # the type is needed for an empty row
         return pad_sequence(tensors, batch_first=True, padding_value=self.tokenizer.pad_id).to(self.device)
 
 
 def batches_by_length(lengths: dict[int, int], max_tokens: int) -> list[list[int]]:
-    """Rows sorted by their lengths and cut so that sentences x longest stays within `max_tokens`."""
+    """Sort rows by length and cut them so that sentences x longest stays within `max_tokens`."""
     batches: list[list[int]] = []
     for row in sorted(lengths, key=lambda row: -lengths[row]):
         if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= max_tokens:
@@ -46,7 +46,7 @@ def batches_by_length(lengths: dict[int, int], max_tokens: int) -> list[list[int
 
 
 def build_translator(config: DictConfig, tokenizer: Tokenizer, *, trusted: Sequence[str] = ()) -> Translator:
-    """The model of a configuration's `model` node, with what follows from the vocabulary passed in."""
+    """The model of a configuration's `model` node, with the arguments that follow from the vocabulary."""
     translator = build(
         config,
         "model",
@@ -65,6 +65,8 @@ def build_translator(config: DictConfig, tokenizer: Tokenizer, *, trusted: Seque
 
 
 def quantise_linear_maps(translator: Translator) -> None:
-    """Let the linear maps of a translator multiply in bytes (`nmt.kernels.int8`), for good; the attention
-    mechanisms of `nmt.attention` stay as they are. Raises UserError where it is not on a CPU."""
+    """Make the linear maps of a translator multiply in bytes (`nmt.kernels.int8`), permanently.
+
+    Attention mechanisms of `nmt.attention` stay as they are. Raises UserError if the translator is not on a CPU.
+    """
     kernels.quantise(translator, leave=Attention)

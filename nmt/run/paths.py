@@ -1,4 +1,4 @@
-"""The files of a run directory: how they are found, checked before the work, and written."""
+"""Find, check and write the files of a run directory."""
 
 import contextlib
 import glob
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 _OTHER_PACKED = {".zst", ".zip", ".7z", ".lz4", ".br", ".Z", ".rar", ".tar", ".tgz"}
 _MOST_YAML = 2**17  # bytes
-_MOST_PARTS = 5_000  # of a YAML file: its values, lists and keys; a configuration has a thousand
+_MOST_PARTS = 5_000  # values, lists and keys of a YAML file; a configuration has a thousand
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load_config(directory: Path) -> DictConfig:
-    """The configuration that a run directory was trained with.
+    """The configuration of a run directory.
 
     Raises UserError naming the file if there is none, if a setting is a reference, which could compute something, and
     if the directory holds anything but plain files and folders.
@@ -66,7 +66,7 @@ def load_config(directory: Path) -> DictConfig:
 
 
 def stored_settings(runs: Mapping[str | Path, DictConfig], group: str) -> DictConfig:
-    """The settings of a group that runs, by their directories, store. Raises UserError if two differ, naming both."""
+    """The settings of a group that runs store, by their directories. Raises UserError naming two runs that differ."""
     (first, config), *others = runs.items()
     stored = config.get(group)
     for run, config in others:
@@ -82,7 +82,7 @@ def stored_settings(runs: Mapping[str | Path, DictConfig], group: str) -> DictCo
 
 
 def read_yaml(file: Path) -> Any:
-    """What a small YAML file holds. Raises UserError if it is large or has aliases, which could unpack to anything."""
+    """The content of a YAML file. Raises UserError if it is large or has aliases, which could unpack to any size."""
     text = read_at_most(file, _MOST_YAML).decode("utf-8")
     for number, event in enumerate(yaml.parse(text, Loader=_Loader)):
         if number > _MOST_PARTS:
@@ -94,9 +94,10 @@ def read_yaml(file: Path) -> Any:
 
 @contextlib.contextmanager
 def claim_directory(run_dir: Path, *, may_rename: bool) -> Iterator[Path]:
-    """Make a run directory and hold it while the block runs; remove what was made of it if nothing was written there.
+    """Make a run directory and lock it for the block. At the end, remove the new folders if nothing was written there.
 
-    A name that is taken gets a number if it may: NAME_2, NAME_3, … Raises UserError if another process holds it.
+    If `may_rename`, a name that is taken gets a number: NAME_2, NAME_3, … Raises UserError if another process has the
+    lock.
     """
     for number in itertools.count(1):
         place = run_dir if number == 1 else run_dir.with_name(f"{run_dir.name}_{number}")
@@ -108,7 +109,7 @@ def claim_directory(run_dir: Path, *, may_rename: bool) -> Iterator[Path]:
         with _lock(place):
             yield place
     finally:
-        with contextlib.suppress(OSError):  # of one that is not empty, or has gone
+        with contextlib.suppress(OSError):  # not empty, or already gone
             for each in made:
                 each.rmdir()
 
@@ -117,12 +118,12 @@ def claim_directory(run_dir: Path, *, may_rename: bool) -> Iterator[Path]:
 def _lock(folder: Path) -> Iterator[None]:
     try:
         import fcntl
-    except ImportError:  # on Windows, whose folders take no lock
+    except ImportError:  # on Windows, folders cannot be locked
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # a file system that locks nothing
+        with contextlib.suppress(OSError):  # a file system without locks
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -135,7 +136,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def check_run(config: DictConfig, key: str = "run") -> None:
-    """Raise UserError where a command's `run`, or one of its list, is no run directory or lacks the checkpoint."""
+    """Raise UserError if a command's `run`, or a run of its list, is no run directory or lacks the checkpoint."""
     if (paths := config[key]) is None:
         raise UserError(f"{key} is required: give {key}=RUN_DIR")
     for each in paths if OmegaConf.is_list(paths) else [paths]:
@@ -148,7 +149,7 @@ def check_run(config: DictConfig, key: str = "run") -> None:
 
 
 def checkpoint_file(directory: Path, checkpoint: str) -> Path:
-    """The file that `checkpoint` (best, last or a path) names; without a best one the last, with a warning."""
+    """The file of `checkpoint` (best, last or a path). Without a best checkpoint it is the last, with a warning."""
     file = find_checkpoint(directory, checkpoint)
     if checkpoint == "best" and file.stem != "best":
         log.warning("%s has no best.ckpt yet: its last checkpoint is taken", directory)
@@ -156,7 +157,7 @@ def checkpoint_file(directory: Path, checkpoint: str) -> Path:
 
 
 def find_checkpoint(directory: Path, checkpoint: str) -> Path:
-    """The file that `checkpoint` names; without a best one the last."""
+    """The file of `checkpoint`; without a best checkpoint, the last. Raises UserError if there is none."""
     names = {"best": ("best", "last"), "last": ("last",)}.get(checkpoint, ())
     files = [directory / "checkpoints" / f"{name}.ckpt" for name in names] or [Path(checkpoint)]
     for file in files:
@@ -166,7 +167,7 @@ def find_checkpoint(directory: Path, checkpoint: str) -> Path:
 
 
 def files_to_average(directory: Path, number: int) -> list[Path]:
-    """The last `number` checkpoints that a run has kept. Raises UserError where it has fewer."""
+    """The last `number` checkpoints that a run has kept. Raises UserError if it has fewer."""
     if type(number) is not int or number < 1:
         raise UserError(f"average={number}: give a number of at least 1, or null")
     files = list(kept_files(directory / "checkpoints").values())
@@ -185,9 +186,11 @@ def check_folders(
     folders: Sequence[str] = (),
     read: Sequence[str] = (),
 ) -> None:
-    """Raise UserError where what a key names could not be written: one of `files`, whose folder must be there, one of
-    those `made` with their folders, or one of the `folders` themselves; or where it is what another key names, which
-    may be one that is `read`."""
+    """Raise UserError if the path of a key cannot be written, or if another key has the same path.
+
+    `files` need an existing folder, `made` are files that get their folders, `folders` are folders themselves. The
+    paths of the keys `read` are only read, and must differ from the paths written.
+    """
     taken = {Path(config[key]).resolve(): key for key in read if config[key] is not None}
     for key in (key for key in (*files, *made, *folders) if config[key] is not None):
         path = Path(config[key])
@@ -209,10 +212,11 @@ def check_folders(
 
 @contextlib.contextmanager
 def grow_file(path: Path) -> Iterator[Callable[[str], None]]:
-    """A function that writes text to a file beside `path`, which takes this name at the end. Raises WriteError.
+    """Yield a function that writes text to a file beside `path`. At the end the file takes this name. Raises
+    WriteError.
 
-    After an exception `path` is as it was, and what was written is in `path`.part. The text of a .gz, .xz or
-    .bz2 is packed. Streams and links are as in `write_atomically`.
+    After an exception `path` is unchanged, and the text so far is in `path`.part. Text for a .gz, .xz or .bz2 is
+    packed. Streams and links are treated as in `write_atomically`.
     """
     place, is_stream, count = path.resolve() if path.is_symlink() else path, _is_stream(path), 0
     with contextlib.ExitStack() as stack:
@@ -252,16 +256,16 @@ def _raise_write_errors(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file beside `path`, then rename it: `path` is whole or as it was. Raises WriteError.
+    """Write a file beside `path`, then rename it: `path` is complete or unchanged. Raises WriteError.
 
-    What is there and no plain file, as /dev/stdout, is written to and stays what it is; so does a link to a file.
+    Text for an existing `path` that is no plain file, as /dev/stdout, is written to it directly. A link stays a link.
     """
     with grow_file(path) as write:
         write(text)
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether it is no plain file, or names what a process has open, as /dev/stdout does where it goes to a file."""
+    """True for a path that is no plain file or folder, or that a process has open, as a redirected /dev/stdout."""
     while True:
         path = path.parent.resolve() / path.name
         if path.is_relative_to("/proc") or path.is_relative_to("/dev/fd"):  # on Linux, on macOS
@@ -272,13 +276,13 @@ def _is_stream(path: Path) -> bool:
 
 
 def score_files(directory: Path, split: str) -> tuple[Path, Path]:
-    """metrics.json and hypotheses.txt; those of another split than test are named after it."""
+    """The paths of metrics.json and hypotheses.txt; their names contain the split, except for test."""
     suffix = "" if split == "test" else f"_{split}"
     return directory / f"metrics{suffix}.json", directory / f"hypotheses{suffix}.txt"
 
 
 def newest_run(folder: Path) -> Path:
-    """The run that was scored last in a folder of runs. Raises UserError if there is none."""
+    """The last scored run in a folder of runs. Raises UserError if there is none."""
     scored = [file for file in folder.rglob("metrics.json") if (file.parent / "checkpoints").is_dir()]
     if not scored:
         raise UserError(f"run is required: give run=RUN_DIR; {folder}/ has no finished run")
@@ -286,10 +290,10 @@ def newest_run(folder: Path) -> Path:
 
 
 def find_runs(runs: Any) -> list[Path]:
-    """Run directories that `runs` names, one or a list: directories, their parents, or globs. Each comes once, those of
-    one glob or parent by their numbers (`_9` before `_10`). A match of a glob comes even if it holds no run.
+    """Run directories that `runs` names, a string or a list of directories, their parents, or globs.
 
-    Raises UserError where one of them names none.
+    A run comes once. The runs of a glob or parent are sorted by their numbers (`_9` before `_10`). A match of a glob
+    comes even if it holds no run. Raises UserError if a name gives no run.
     """
     found: dict[Path, Path] = {}
     for pattern in [runs] if isinstance(runs, str) else runs:
@@ -312,13 +316,13 @@ def find_runs(runs: Any) -> list[Path]:
 
 
 def _by_number(path: Path) -> list[str | int]:
-    """A key to sort paths by, numbers in them by their size."""
+    """A sort key of paths that orders numbers in them by size."""
     parts = re.split(r"(\d+)", str(path))
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def runs_under(directory: Path) -> list[Path]:
-    """The directory if it is one of a run or of scores, else the run directories in it."""
+    """The directory if it holds a run or scores, else the run directories in it."""
     if (directory / "config.yaml").is_file() or any(directory.glob("metrics*.json")):
         return [directory]
     return sorted((file.parent for file in directory.rglob("config.yaml")), key=_by_number)

@@ -1,4 +1,4 @@
-"""Where a training or a benchmark comes from: its command, commit and machine."""
+"""The origin of a training or a benchmark: its command, commit and machine."""
 
 import json
 import os
@@ -17,27 +17,27 @@ from nmt.run.paths import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_BYTES = 2**20
-COMMANDS = "commands.json"  # the settings given at each start, a list each
+COMMANDS = "commands.json"  # a list of settings per start
 
 
 def provenance(command: str | None, device: torch.device) -> dict[str, Any]:
-    """What a person needs to repeat a result: `{"command", "commit", "machine"}`."""
+    """The facts needed to repeat a result: `{"command", "commit", "machine"}`."""
     return {"command": command, "commit": commit(), "machine": machine(device)}
 
 
 def command_line(script: str, overrides: Sequence[str]) -> str:
-    """A command as it is typed: `python scripts/train.py attention=bahdanau`, or `nmt train …`."""
+    """A command as typed: `python scripts/train.py attention=bahdanau`, or `nmt train …`."""
     return " ".join([command(script), *map(shlex.quote, overrides)])
 
 
 def commands_of(run_dir: Path) -> str | None:
-    """The command that started the run, and those that resumed it with other settings; None if none is known."""
+    """The command that started the run, and the commands that resumed it with other settings; None if unknown."""
     starts = _read(run_dir / COMMANDS)
     return "; ".join(command_line("train", overrides) for overrides in starts) or None
 
 
 def note_command(run_dir: Path, overrides: Sequence[str], *, resumes: bool) -> None:
-    """Keep the settings that were typed to start a run, or to resume it with other settings."""
+    """Record the settings typed to start a run, or to resume it with other settings."""
     earlier = _read(run_dir / COMMANDS) if resumes else []
     given = (
         [each.removeprefix("++") for each in overrides] if resumes else list(overrides)
@@ -53,12 +53,12 @@ def _read(file: Path) -> list[list[str]]:
         ValueError,
         TypeError,
         RecursionError,
-    ):  # lost or damaged: the run is worth more than its command
+    ):  # lost or damaged: the run goes on without its command
         return []
 
 
 def commit() -> str | None:
-    """What git calls the package's checkout, with `-dirty` after uncommitted changes; None outside a checkout."""
+    """The name that git gives the package's checkout, `-dirty` after uncommitted changes; None outside a checkout."""
     if not (ROOT / ".git").exists():
         return None
     try:
@@ -71,7 +71,7 @@ def commit() -> str | None:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """What results depend on beside the code."""
+    """The hardware and software that results depend on."""
     return {
         "cpu": f"{_cpu_model()}, {torch.backends.cpu.get_cpu_capability()}",
         "num_cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""A run directory as an object: built by training, then all that is needed to translate, align and score."""
+"""The class Run: a trained run, loaded from its directory to translate, align and score."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -53,11 +53,11 @@ class Run(TranslatingModel, AligningModel):
         int8: bool = False,
         trusted: Sequence[str] = (),
     ) -> "Run":
-        """Load a run directory; `checkpoint` is best, last, or a file's path. Raises UserError naming what is missing.
+        """Load a run directory. `checkpoint` is best, last, or a file's path. Raises UserError naming the missing file.
 
-        With `average`, the weights are the mean of the last so many checkpoints that were kept for it. With `int8` the
-        linear maps outside the attention's scores multiply in bytes (`nmt.kernels.int8`), on a CPU only. `trusted`
-        names modules outside this package whose classes the run may build.
+        With `average`, the weights are the mean of the last `average` checkpoints kept for this. With `int8`, the
+        linear maps outside the attention's scores multiply in bytes (`nmt.kernels.int8`), only on a CPU. `trusted`
+        names modules outside this package; the run may build their classes.
         """
         if average is not None and checkpoint != "best":
             raise UserError(f"average={average} is in place of checkpoint={checkpoint}: give one of the two")
@@ -83,7 +83,7 @@ class Run(TranslatingModel, AligningModel):
         paths: Sequence[str | Path],
         **how: Any,
     ) -> "Run":
-        """Several runs, loaded by `load` with `how`, whose probabilities are averaged; they share a tokenizer."""
+        """Load several runs with `load(path, **how)` and average their probabilities. They must share a tokenizer."""
         if not paths:
             raise UserError("an ensemble needs a run directory or more")
         runs = [cls.load(path, **how) for path in paths]
@@ -111,7 +111,7 @@ class Run(TranslatingModel, AligningModel):
 
     @property
     def name(self) -> str:
-        """Its directory's name and that of the folder above, which says what was chosen."""
+        """Names of the directory and of its parent, which tells the choices."""
         return "/".join(self.directory.resolve().parts[-2:])
 
     @property
@@ -130,13 +130,13 @@ class Run(TranslatingModel, AligningModel):
 
     @property
     def languages(self) -> tuple[str, str] | None:
-        """The languages that the run was trained on, source and target; None where it does not say."""
+        """Source and target language of the training data; None if the run does not record them."""
         src, tgt = (OmegaConf.select(self.config, f"data.{key}") for key in ("src_lang", "tgt_lang"))
         return None if None in (src, tgt) else (str(src), str(tgt))
 
     @cached_property
     def decoding(self) -> DecodingSettings:  # type: ignore[override]
-        """How the run was scored at the end of its training."""
+        """The search used for the scores at the end of training."""
         stored = self.config and self.config.get("decoding")
         return build(stored, "decoding") if stored else BEAM
 
@@ -150,12 +150,11 @@ class Run(TranslatingModel, AligningModel):
         show_progress: bool = False,
         hypotheses: Sequence[str] | None = None,
     ) -> tuple[dict[str, Any], list[Translation]]:
-        """Scores of a split's translations by `scorers`, else by the run's own metrics; with gold alignments, its AER.
+        """Scores of a split's translations by `scorers`, else by the run's metrics; with gold alignments, also the AER.
 
-        Translations that are given as `hypotheses` are not searched for, and `log_prob` scores them by the model (nats;
-        per_piece is the mean over pieces, ends of sentence included). `references` is the digest of sources and
-        references: scores with the same one compare. Raises UserError for a scorer that counts case where the tokenizer
-        lower-cases text.
+        If `hypotheses` are given, nothing is searched, and `log_prob` scores them by the model (nats; per_piece is the
+        mean over pieces, ends of sentence included). `references` is the digest of sources and references: scores with
+        the same digest compare. Raises UserError for a scorer that counts case if the tokenizer lower-cases text.
         """
         if scorers is None:
             scorers = build_parts(self.config.metrics, "metrics", trusted=self.trusted)
@@ -180,8 +179,8 @@ class Run(TranslatingModel, AligningModel):
     def _score_attention(
         self, dataset: Any, sources: list[str], references: list[str], *, labels: bool
     ) -> dict[str, dict[str, Any]]:
-        """Statistics of the attention over forced references, its heads' agreement, its AER; of labels, words that
-        weigh.
+        """Statistics of the attention over forced references, agreement of heads and AER; with `labels`, the weightiest
+        words.
         """
         chosen, agreements = {}, []
         for row, heads in self.attentions(sources, references):
@@ -208,8 +207,10 @@ class Run(TranslatingModel, AligningModel):
         return scores
 
     def split(self, name: str, data: DictConfig | None = None, *, stored: bool = True) -> Any:
-        """A split, read whole, of `data`, which may be `stored` with a run, or else of the run's own data. Raises
-        UserError if there is none."""
+        """A split of `data`, read whole, or else of the run's data. Raises UserError if there is none.
+
+        stored: True if `data` comes from a run.
+        """
         if name not in SPLITS and not name.startswith("test"):
             raise UserError(
                 f"split={name}: choose one of {', '.join(SPLITS)}, or a test set, whose name begins so"
@@ -222,7 +223,7 @@ class Run(TranslatingModel, AligningModel):
 
 
 def open_run(paths: Any, **how: Any) -> Run:
-    """The run of one directory, or the ensemble of a list of them, loaded as `Run.load` is told."""
+    """The run of a directory, or the ensemble of a list of directories; `how` goes to `Run.load`."""
     if paths is None:
         raise UserError("run=null: give a run directory")
     if OmegaConf.is_list(paths) or isinstance(paths, list | tuple):

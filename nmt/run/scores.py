@@ -1,4 +1,4 @@
-"""Writing the scores of a run to files, and as lines for a person."""
+"""Write and read files of scores, and format scores as lines."""
 
 import contextlib
 import hashlib
@@ -15,12 +15,12 @@ from nmt.run.paths import score_files
 from nmt.run.translation import Translation
 
 _MOST_BYTES = 2**24  # of a file of scores
-# What scores depend on beside the run
+# Keys of the conditions, beside the run, that scores depend on
 MADE_WITH = ("decoding", "checkpoint", "average", "int8", "data", "references")
 
 
 def read_scores(file: Path) -> dict[str, Any]:
-    """The scores that `write_scores` wrote. Raises UserError naming the file if it is missing, broken or large."""
+    """Read the scores that `write_scores` wrote. Raises UserError naming the file if it is missing, broken or large."""
     try:
         scores = json.loads(read_at_most(file, _MOST_BYTES).decode("utf-8"))
         check_value(dict[str, Any], scores, "scores")
@@ -38,7 +38,7 @@ def write_scores(
     *,
     trained_in: Path | None = None,
 ) -> Path:
-    """Write the `score_files` of a split, with the cost of training as `trained_in` has it, and return the first."""
+    """Write the `score_files` of a split, with the cost of training from `trained_in`. Returns the first path."""
     scores_file, hypotheses_file = score_files(directory, split)
     text = "".join(f"{each.text}\n" for each in translations)
     content = {"split": split, **_training(trained_in or directory, split), **scores}
@@ -51,7 +51,7 @@ def write_scores(
 
 
 def is_repeated(file: Path, scores: dict[str, Any]) -> bool:
-    """True if a file of scores is missing or broken, or its scores were made in the same way as these."""
+    """True if a file of scores is missing or broken, or if its scores were made in the same way as these."""
     try:
         return _made_with(read_scores(file)) == _made_with(scores)
     except UserError:
@@ -68,9 +68,9 @@ def _made_with(scores: dict[str, Any]) -> dict[str, Any]:
 
 
 def folder_name(changed: dict[str, Any]) -> str:
-    """A name for scores whose settings are `changed`: beam_size-1_checkpoint-last, which Hydra reads without quotes.
+    """A name for scores with the settings `changed`: beam_size-1_checkpoint-last, which Hydra reads without quotes.
 
-    A long one is cut, and ends in its digest.
+    A long name, or a name with other characters, is cut to 80 and ends in its digest.
     """
     name = "_".join(f"{key.removeprefix('decoding.')}-{say(value)}" for key, value in changed.items())
     safe = re.sub(r"[^\w.+-]+", "-", name)
@@ -80,7 +80,7 @@ def folder_name(changed: dict[str, Any]) -> str:
 
 
 def _training(directory: Path, split: str) -> dict[str, Any]:
-    """What training cost, by the file with the most steps: scoring again does not measure it again."""
+    """The cost of training, from the file with the most steps: scoring again does not measure it again."""
     found: dict[int, Any] = {}
     for each in (split, "test", "val"):
         if training := training_in(score_files(directory, each)[0]):
@@ -89,7 +89,7 @@ def _training(directory: Path, split: str) -> dict[str, Any]:
 
 
 def training_in(file: Path) -> dict[str, Any] | None:
-    """What a file of scores says that training cost; None if it is missing, broken or says nothing."""
+    """The cost of training recorded in a file of scores; None if the file is missing, broken or has none."""
     with contextlib.suppress(UserError):
         training = read_scores(file).get("training")
         return training if isinstance(training, dict) and isinstance(training.get("steps"), int) else None
@@ -97,7 +97,7 @@ def training_in(file: Path) -> dict[str, Any] | None:
 
 
 def score_lines(scores: dict[str, Any]) -> str:
-    """The scores as lines a person reads: `BLEU 35.1 ± 1.5  nrefs:1|…`."""
+    """The scores as readable lines: `BLEU 35.1 ± 1.5  nrefs:1|…`."""
     lines = []
     for name, result in scores.items():
         if isinstance(result, dict) and "signature" in result:

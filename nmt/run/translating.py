@@ -1,4 +1,4 @@
-"""Translation of lines of text: encoded, cut where they are too long, searched in batches, decoded."""
+"""Translate lines of text: encode, cut lines that are too long, search in batches, decode."""
 
 import logging
 import re
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-MOST_PIECES = 512  # of a source line that is translated as one: time and memory grow with the square
-MOST_PIECES_OF_A_DOCUMENT = 16_384  # read sentence by sentence, so that they grow with its length
-# A full stop after a single letter, or between two, is that of an initial or an abbreviation.
+MOST_PIECES = 512  # of a source line translated as a whole: time and memory grow with the square
+MOST_PIECES_OF_A_DOCUMENT = 16_384  # read by sentences: time and memory grow with the length
+# A full stop after a single letter, or between two, belongs to an initial or an abbreviation.
 _END = re.compile(
     r"""(?:(?<![\s.]\w)(?<!^\w)\.|[!?…؟۔।॥།။።។]) ["'”’»)\]]*\s+ | [。！？｡]+[」』”’）〉》\s]*""", re.VERBOSE
 )
@@ -49,15 +49,15 @@ class TranslatingModel(Model):
         unknown: UnknownCharacters | None = None,
         show_progress: bool = False,
     ) -> list[Translation]:
-        """Translate each line, in order: one Translation a line, an empty one for an empty line.
+        """Translate each line, in order: a Translation per line, empty for an empty line.
 
-        Without `decoding`, the search is that of the run's own scores. With `num_best` above 1, `.others` holds the
-        other hypotheses, best first (or in the order drawn). Each translation begins with its line of `prefixes`. A
-        line of more than `MOST_PIECES` pieces is cut into its sentences, and these at words, into parts, which are
-        translated by themselves and joined (of a document, which may be longer, sentences are left out); a warning
-        counts lines from `first_line`. A line that is empty or was cut has no others. Without `need_weights`
-        translations have no attention, and come sooner. Their words are `units` (`alignment.choose_units`). Unknown
-        characters are counted by `unknown`, else warned of. Raises UserError for settings that do not fit the model.
+        Without `decoding`, the search is that of the run's scores. With `num_best` above 1, `.others` holds the other
+        hypotheses, best first (or in the order drawn). Each translation begins with its line of `prefixes`. A line of
+        more than `MOST_PIECES` pieces is cut into sentences, and long sentences at words. The parts are translated
+        separately and joined. A document may be longer; its last sentences are left out. A warning counts lines from
+        `first_line`. A line that is empty or was cut has no others. Without `need_weights`, translations have no
+        attention, and are faster. Their words are `units` (`alignment.choose_units`). `unknown` counts unknown
+        characters; without it they give a warning. Raises UserError for settings that do not fit the model.
         """
         check_lines(lines=lines, prefixes=prefixes)
         lines = list(lines)
@@ -104,7 +104,7 @@ class TranslatingModel(Model):
         ]
 
     def _prefix_ids(self, prefixes: Sequence[str], parts: list[list[str]]) -> list[list[int]]:
-        """The pieces that each part's translation begins with: those of its line's prefix for the first, else none."""
+        """The first pieces of each part's translation: for the first part of a line its prefix, else none."""
         texts = [[prefix, *[""] * (len(own) - 1)] for prefix, own in zip(prefixes, parts, strict=True)]
         return [row[:-1] for row in self.tokenizer.encode_target(_flat(texts))]
 
@@ -123,7 +123,7 @@ class TranslatingModel(Model):
         need_weights: bool,
         show_progress: bool,
     ) -> list[Translation]:
-        """Translations of texts that are short enough; an error names the line of a text by its number."""
+        """Translations of texts that are short enough. An error gives the line number of its text."""
         lengths = {row: len(own) for row, own in enumerate(ids) if not _is_empty(texts[row], own)}
         results = [self._empty(text, own, need_weights) for text, own in zip(texts, src_units, strict=True)]
         with tqdm(
@@ -155,18 +155,18 @@ class TranslatingModel(Model):
 
     @property
     def most_pieces(self) -> int:
-        """Of a line that is translated as one."""
+        """Most pieces of a line that is translated as a whole."""
         most = MOST_PIECES_OF_A_DOCUMENT if self.translator.reads_documents else MOST_PIECES
         return min(most, self.translator.max_length or most)
 
     def _cut(self, number: int, line: str) -> list[str]:
-        """The parts of a line that is too long; of a document its first sentences, with a warning that names the
+        """The parts of a line that is too long; of a document the first sentences, with a warning that names the
         others.
         """
         if not self.translator.reads_documents:
             return self._parts(line)
         sentences = line.split(f" {alignment.SEPARATOR} ")
-        # In place of its end a sentence has a separator, but for the last.
+        # Each sentence but the last has a separator in place of its end.
         sizes = [len(own) for own in self.tokenizer.encode_source(sentences)]
         kept = int(np.searchsorted(np.cumsum(sizes), self.most_pieces, side="right"))
         log.warning(
@@ -180,8 +180,7 @@ class TranslatingModel(Model):
         return self._parts(f" {alignment.SEPARATOR} ".join(sentences[: max(1, kept)]))[:1]
 
     def _parts(self, line: str) -> list[str]:
-        """A line cut into its sentences, and these in halves, at words where they have any, until no part has more than
-        `most_pieces`."""
+        """Cut a line into sentences, and these in halves, at words if possible, until no part exceeds `most_pieces`."""
         [own] = self.tokenizer.encode_source([line])
         if len(own) <= self.most_pieces or len(line) == 1:
             return [line]
@@ -197,14 +196,14 @@ class TranslatingModel(Model):
 
     def _translation(self, source: str, hypothesis: Hypothesis, src_units: str, units: str) -> Translation:
         [text] = self.tokenizer.decode([hypothesis.ids])
-        line = " ".join(text.splitlines())  # one line in, one line out
+        line = " ".join(text.splitlines())  # a line in, a line out
         found = Translation(source, line, hypothesis.score, hypothesis.log_prob)
         if hypothesis.weights is None:
             words = alignment.split_units(source, src_units), alignment.split_units(text, units)
             return replace(found, source_words=words[0], target_words=words[1])
         of_source = self.tokenizer.source_side(source, src_units)
         of_target = self.tokenizer.decoded_side(hypothesis.ids, units)
-        rows = hypothesis.weights.float().numpy()[: len(hypothesis.ids)]  # without the one that emits EOS
+        rows = hypothesis.weights.float().numpy()[: len(hypothesis.ids)]  # without the row that emits EOS
         return replace(
             found,
             source_words=of_source.labels,
@@ -222,7 +221,7 @@ class TranslatingModel(Model):
 
 
 def split_sentences(line: str) -> list[str]:
-    """The sentences of a line, by their full stops and other ends, without the spaces between them."""
+    """The sentences of a line, cut after full stops and other ends, without the spaces between them."""
     ends = [0, *(found.end() for found in _END.finditer(line)), len(line)]
     parts = [line[begin:end].strip() for begin, end in pairwise(ends)]
     return [part for part in parts if part]
@@ -241,7 +240,7 @@ def _check_prefixes(
 
 
 def _is_empty(line: str, ids: Sequence[int]) -> bool:
-    """Whether a line has no words, or none that SentencePiece leaves in: no piece but the end of sentence."""
+    """True if a line has no words, or if SentencePiece removes them: no piece but the end of sentence."""
     return not line.strip() or len(ids) <= 1
 
 

@@ -1,4 +1,4 @@
-"""One translated line, with its words and the attention between them."""
+"""A translated line, with its words and the attention between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ MOST_WEIGHTS = 30_000_000  # of a line that was translated in parts: 120 MB
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation of one line.
+    """A translation of a line.
 
-    text: detokenised. score: what the search ranks by (log p in nats over the length penalty, plus the coverage
-    penalty). log_prob: the sum of log p in nats. source_words, target_words: whitespace words, or the other units that
-    were asked for. weights: cross-attention between them [target words, source words], None for a model without
-    attention and for a line of more than `MOST_WEIGHTS`, which has `part_links`. others: the rest of the n-best list.
-    source_sizes: those of the source's groups (`alignment.Side`).
+    text: detokenised. score: the value that the search ranks by (log p in nats over the length penalty, plus the
+    coverage penalty). log_prob: the sum of log p in nats. source_words, target_words: whitespace words, or the
+    requested units. weights: cross-attention between these [target words, source words]; None for a model without
+    attention, and for a line of more than `MOST_WEIGHTS`, which has `part_links` instead. others: the rest of the
+    n-best list. source_sizes: sizes of the source's groups (`alignment.Side`).
     """
 
     source: str
@@ -40,7 +40,7 @@ class Translation:
         return alignment.links_from_weights(self.weights, sizes=self.source_sizes)
 
     def _repr_svg_(self) -> str | None:
-        """The heatmap by which a notebook shows a translation; None without weights."""
+        """The heatmap that a notebook shows; None without weights."""
         if self.weights is None or self.weights.size == 0:
             return None
         sentence = plotting.Sentence(self.weights, self.source_words, self.target_words)
@@ -48,9 +48,9 @@ class Translation:
 
     @classmethod
     def join(cls, source: str, parts: Sequence["Translation"], units: str = "words") -> "Translation":
-        """The translation of a line out of those of its parts; weights between different parts are 0.
+        """The translation of a line, joined from its parts; weights between different parts are 0.
 
-        A source word that was cut is one word again, and has the sum of its parts' weights.
+        A source word that was cut is whole again, with the sum of its parts' weights.
         """
         of_parts = [word for part in parts for word in part.source_words]
         source_words = of_parts if units == "pieces" else alignment.split_units(source, units)
@@ -59,7 +59,7 @@ class Translation:
         if all(part.weights is not None for part in parts):
             lengths = np.array([len(word) for word in of_parts])
             ends = np.cumsum([len(word) for word in source_words])
-            words = np.searchsorted(ends, lengths.cumsum() - lengths, side="right")  # by where each begins
+            words = np.searchsorted(ends, lengths.cumsum() - lengths, side="right")  # by their first letters
             is_long = len(target_words) * len(source_words) > MOST_WEIGHTS
             weights = None if is_long else np.zeros((len(target_words), len(source_words)), dtype=np.float32)
             row = column = 0

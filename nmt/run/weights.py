@@ -1,4 +1,4 @@
-"""Reading checkpoints, and loading the weights of one or the mean of several into a translator."""
+"""Read checkpoints, and load their weights, or the mean of several, into a translator."""
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +18,12 @@ from nmt.models.base import Translator
 from nmt.run.checkpoints import BROKEN
 from nmt.run.model import build_translator
 
-_MOST = 1_000_000  # what a number of the model's settings may be
+_MOST = 1_000_000  # the largest number in the model's settings
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:
-    """A checkpoint of tensors and plain containers. Raises one of BROKEN, and if it holds more than the file does.
+    """A checkpoint of tensors and plain containers. Raises an error of BROKEN, also if it unpacks to more than the
+    file.
 
     A file may be packed, and containers may hold the same part many times: a checkpoint of this program does neither.
     """
@@ -34,7 +35,7 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(checkpoint, dict):
         raise TypeError("it holds no dictionary")
-    parts, room = [checkpoint], sizes["data.pkl"]  # in which each part has a byte at least
+    parts, room = [checkpoint], sizes["data.pkl"]  # a part takes at least a byte of it
     while parts:
         part = parts.pop()
         values = [*part, *part.values()] if isinstance(part, dict) else part
@@ -47,7 +48,7 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def is_plain(tensor: Any) -> bool:
-    """True for a dense tensor in memory all of whose numbers are there."""
+    """True for a dense tensor in memory that holds all of its numbers."""
     if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.device.type != "cpu":
         return False
     return tensor.nbytes <= tensor.untyped_storage().nbytes()
@@ -66,7 +67,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
                 raise TypeError(f"{name} is no plain tensor of numbers")
     except BROKEN as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        if isinstance(error, pickle.UnpicklingError):  # its message advises to load the file all the same
+        if isinstance(error, pickle.UnpicklingError):  # its message advises to load the file anyway
             reason = "it holds more than weights"
         raise UserError(
             f"{file} is broken or no checkpoint ({reason}): give another with checkpoint="
@@ -97,14 +98,16 @@ def load_translator(
 
 @contextmanager
 def _no_more_than(weights: Mapping[str, Tensor], file: Path) -> Iterator[None]:
-    """Raise UserError as soon as a model that is built has more parameters than a file could hold, before it fills
-    them."""
+    """Raise UserError as soon as a model under construction has more parameters than the file could hold.
+
+    The check comes before the parameters are filled, and so take memory.
+    """
     room, built = file.stat().st_size, dict[int, nn.Parameter]()
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         if parameter is not None:
             built[id(parameter)] = parameter
-        # Twice as many: one that is tied is made before
+        # Twice as many: a tied parameter is made first, then replaced
         if len(built) > 2 * len(weights) + 16 or sum(map(Tensor.numel, built.values())) > room:
             raise UserError(f"{file} does not fit the configured model, which has more weights")
 
@@ -116,7 +119,7 @@ def _no_more_than(weights: Mapping[str, Tensor], file: Path) -> Iterator[None]:
 
 
 def load_weights(translator: Translator, file: Path) -> None:
-    """Load a checkpoint's weights, and nothing else of it, into a translator. Raises UserError naming the file."""
+    """Load only the weights of a checkpoint into a translator. Raises UserError naming the file."""
     _load(translator, read_weights(file), file)
 
 
