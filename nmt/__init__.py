@@ -13,7 +13,7 @@ __all__ = ["Run"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Run":  # imported when asked for: models and attention need neither Hydra nor datasets
+    if name == "Run":  # imported on demand: models and attention need neither Hydra nor datasets
         from nmt.run.run import Run
 
         return Run

@@ -1,4 +1,4 @@
-"""Write files whole or not at all; read files of a directory that somebody else may have made."""
+"""Write files completely or not at all, and check directories that somebody else may have made."""
 
 import contextlib
 import os
@@ -22,26 +22,28 @@ def json_text(value: Any) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """One line that Markdown shows as it is, HTML included. The | of tables is left to the caller."""
+    """A line that Markdown shows as it is, HTML included. The | of tables is left to the caller."""
     return re.sub(r"([\\`*\[\]])", r"\\\1", printable(text)).replace("<", "&lt;")
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """A new file beside `path`: it takes the name `path` at the end, or is removed after an exception."""
+    """Yield a new file beside `path`. It takes the name `path` at the end, or is removed after an exception."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
         os.replace(temporary, path)
     finally:
-        with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
+        with contextlib.suppress(OSError):  # a read-only file system refuses this too
             temporary.unlink()
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A new folder beside `path`, which is missing or empty: it takes the name `path` at the end, or is removed after
-    an exception. Raises WriteError."""
+    """Yield a new folder beside `path`, which must be missing or empty.
+
+    It takes the name `path` at the end, or is removed after an exception. Raises WriteError.
+    """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         temporary.mkdir(parents=True)
@@ -56,7 +58,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
-    """Write files that belong together: where one cannot be written, all are as they were. Raises WriteError."""
+    """Write files that belong together: if any cannot be written, all stay as they were. Raises WriteError."""
     path = next(iter(contents))
     try:
         with contextlib.ExitStack() as all_written:
@@ -69,10 +71,10 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 
 
 def check_folder(directory: Path) -> None:
-    """Raise UserError if a directory holds anything but folders and files of one name.
+    """Raise UserError if a directory holds anything but folders and files with a single name.
 
-    A link, a second name of a file, a FIFO or a device would lead out of a directory that somebody else may have
-    made. The directory itself may be a link; in its folder `wandb`, links may lead to what is beside them or below.
+    A link, a second name of a file, a FIFO or a device could lead out of a directory that somebody else made. The
+    directory itself may be a link. In its folder `wandb`, links may lead to files beside or below them.
     """
     folders = [directory]
     while folders:

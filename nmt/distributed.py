@@ -1,4 +1,4 @@
-"""The processes (ranks) of one run: what they agree on and exchange."""
+"""Exchange values between the processes (ranks) of a run."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 
 def rank() -> int:
-    """This process' number among those that have joined; 0 where it is alone."""
+    """The number of this process in the process group; 0 if it is alone."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def gather(value: Any) -> list[Any]:
-    """Every rank's value, in the order of ranks, on every rank. All must call it."""
+    """Every rank's value, in the order of ranks, on every rank. All ranks must call it."""
     if not dist.is_initialized():
         return [value]
     values = [None] * dist.get_world_size()
@@ -26,7 +26,7 @@ def merge(part: dict[int, Any]) -> dict[int, Any]:
 
 
 def all_true(value: Tensor) -> bool:
-    """Whether a boolean scalar is true on every rank. All must call it."""
+    """True if a boolean scalar is true on every rank. All ranks must call it."""
     if not dist.is_initialized():
         return bool(value)
     agreed = value.int()
@@ -35,5 +35,5 @@ def all_true(value: Tensor) -> bool:
 
 
 def sum_over_ranks(*numbers: float) -> list[float]:
-    """The sums of each of these numbers over all ranks, in the order of ranks. All must call it."""
+    """The sums of these numbers over all ranks, in the order of ranks. All ranks must call it."""
     return [sum(each) for each in zip(*gather(numbers), strict=True)]

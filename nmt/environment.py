@@ -1,4 +1,4 @@
-"""Numbers that launchers and libraries read from the environment, and this process' rank among them."""
+"""Check the numbers that launchers and libraries read from the environment, and read this process' rank there."""
 
 import os
 
@@ -24,5 +24,5 @@ def check_variables() -> None:
 
 
 def launch_rank() -> int:
-    """This process' rank by the environment of whoever launched it; 0 where it is alone."""
+    """The rank of this process in its launcher's variables; 0 if it is alone."""
     return next((int(os.environ[name]) for name in _RANKS if name in os.environ), 0)

@@ -1,4 +1,4 @@
-"""The exceptions for faults that the user can mend, and their text as one line."""
+"""Exceptions for faults that the user can mend, and text for their messages."""
 
 import errno
 import os
@@ -15,26 +15,26 @@ _ADVICE = {
 
 
 def printable(text: str) -> str:
-    """One line that a terminal shows and does not obey: spaces for line breaks, escapes for control characters."""
+    """The text as a line without effects on a terminal: spaces for line breaks, escapes for control characters."""
     line = " ".join(text.split())
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 class UserError(ValueError):
-    """A fault in what the user gave (a file, a line, a setting), in one line that says what to do."""
+    """A fault in the user's input (a file, a line, a setting). Its message is a line that names the remedy."""
 
 
 def check_lines(**given: Any) -> None:
-    """Raise UserError for a string in place of a list of lines: its letters would be the lines."""
+    """Raise UserError for a string in place of a list of lines, since its letters would count as lines."""
     for name, lines in given.items():
         if isinstance(lines, str | bytes):
             raise UserError(f"{name} is one string: give a list of lines, such as [{lines[:40]!r}]")
 
 
 class WriteError(UserError):
-    """A file that the machine does not let be written: `FILE: cannot write (No space left on device): make room there`.
+    """A file that cannot be written: `FILE: cannot write (No space left on device): make room there`.
 
-    What stood under its name is as it was.
+    The old content of the file is unchanged.
     """
 
     def __init__(self, path: str | Path, error: OSError) -> None:
@@ -51,6 +51,6 @@ def install(extra: str) -> str:
 
 
 def command(name: str) -> str:
-    """A command of this package as it is typed: a script of a checkout, or one of `nmt`, if that is in use."""
+    """A command of this package as typed: a script of a checkout, or `nmt NAME` if that is in use."""
     by_script = _IS_CHECKOUT and "NMT_COMMAND" not in os.environ
     return f"python scripts/{name}.py" if by_script else f"nmt {name}"

@@ -1,4 +1,4 @@
-"""Languages that are written without spaces between words, by their codes, and how BLEU counts words there."""
+"""Languages that are written without spaces between words, by their codes, and BLEU's tokenisation for them."""
 
 import re
 from importlib.util import find_spec

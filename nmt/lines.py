@@ -22,7 +22,7 @@ LONGEST_LINE = 2**20  # bytes of a line, its end included
 
 
 def read_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[str]:
-    r"""The lines of a UTF-8 file, plain or packed, without their ends. Only \n and \r\n end a line."""
+    r"""The lines of a UTF-8 file, plain or packed, without line ends. Only \n and \r\n end a line."""
     with open_unpacked(path) as handle:
         yield from decode_lines(handle, str(path), longest=longest)
 
@@ -40,15 +40,15 @@ def decode_lines(handle: BinaryIO, name: str, *, longest: int = LONGEST_LINE) ->
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The `read_bounded` lines of a file, plain or packed."""
+    """Yield the lines of a file, plain or packed, as `read_bounded` does."""
     with open_unpacked(path) as handle:
         yield from read_bounded(handle)
 
 
 def read_bounded(handle: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[bytes]:
-    """The lines of a binary file with their ends, without a byte order mark at its beginning.
+    """Yield the lines of a binary file with their ends, without a byte order mark at its beginning.
 
-    Of a line of more than `longest` bytes only the first `longest + 1` are read into memory and given.
+    Of a line of more than `longest` bytes, only the first `longest + 1` are read into memory and yielded.
     """
     mark, most = codecs.BOM_UTF8, longest + 1
     line = handle.readline(most + len(mark)).removeprefix(mark)
@@ -61,7 +61,7 @@ def read_bounded(handle: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[byte
 
 
 def decode(line: bytes, longest: int = LONGEST_LINE, *, keep_end: bool = False) -> str:
-    """The text of a line. Raises UserError, without its place, if it is too long, not UTF-8, or holds NUL."""
+    """The text of a line. Raises UserError, without the line's place, if it is too long, not UTF-8, or holds NUL."""
     if len(line) > longest:
         raise UserError(f"more than {longest:,} bytes: it must be text with a sentence or a document a line")
     try:
@@ -84,13 +84,13 @@ def digest_lines(path: Path) -> str:
 
 @contextmanager
 def open_unpacked(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked if its name ends in .gz, .xz or .bz2."""
+    """Open the bytes of a file, unpacked if its name ends in .gz, .xz or .bz2."""
     with readable(path), opener(path)(path, "rb") as handle:
         yield handle
 
 
 def opener(path: Path) -> Any:
-    """What opens a file, plain or packed, by the end of its name."""
+    """The function that opens a file, plain or packed, by the end of its name."""
     return OPENERS.get(path.suffix.lower(), open)
 
 

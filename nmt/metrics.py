@@ -1,7 +1,7 @@
 """Metrics of detokenised text: scores with signatures and intervals.
 
-A metric is a sacreBLEU `Metric`: what it counts in each sentence is kept, so that one resampling of the
-sentences serves the intervals and the paired tests of every metric here, ROUGE and exact match included.
+A metric is a sacreBLEU `Metric`, which counts per sentence. The same resamples of the sentences thus serve the
+intervals and the paired tests of every metric here, ROUGE and exact match included.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from sacrebleu.utils import SACREBLEU_DIR
 from nmt.config.types import Count, NonNegative
 from nmt.errors import UserError, check_lines, install
 
-References = Sequence[str] | Sequence[Sequence[str]]  # one for each hypothesis, or several sets of them
+References = Sequence[str] | Sequence[Sequence[str]]  # a reference per hypothesis, or several sets
 
 LABELS = {
     "bleu": "BLEU",
@@ -39,7 +39,7 @@ LABELS = {
 
 
 def label(name: str, signature: str) -> str:
-    """The name of a score for a person; by its signature, chrF over n-grams of words too is chrF++."""
+    """The printed name of a score. chrF over n-grams of words too, by its signature, is chrF++."""
     words = re.search(r"\|nw:(\d+)", signature)
     return LABELS.get(name, name) + "+" * (int(words[1]) if words else 0)
 
@@ -48,7 +48,7 @@ Order = Annotated[int, Field(ge=1, le=16)]  # of n-grams
 
 
 class _FloatScores:
-    """Scores as Python floats: sacreBLEU 2.6 cannot average resamples where NumPy's stand beside a plain 0.0."""
+    """Scores as Python floats: sacreBLEU 2.6 cannot average NumPy's floats with a plain 0.0 among them."""
 
     def _compute_score_from_stats(self, stats: Any) -> Any:
         result = super()._compute_score_from_stats(stats)  # type: ignore[misc]
@@ -57,9 +57,10 @@ class _FloatScores:
 
 
 class Bleu(_FloatScores, BLEU):
-    """BLEU (Papineni et al. 2002) on a scale of 100, with sacreBLEU's tokenisation of that name.
+    """BLEU (Papineni et al. 2002) on a scale of 100, with sacreBLEU's tokenisation `tokenize`.
 
-    The other settings are sacreBLEU's. Raises UserError if there is no such tokenisation or its package is missing.
+    The other settings are sacreBLEU's. Raises UserError if the tokenisation does not exist, or if its package or model
+    is missing.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Bleu(_FloatScores, BLEU):
                 smooth_value=smooth_value,
                 max_ngram_order=max_ngram_order,
                 effective_order=effective_order,
-                force=True,  # silences sacreBLEU's doubt that text which ends in " ." is detokenised
+                force=True,  # no warning of sacreBLEU that text ending in " ." is tokenised
             )
         except RuntimeError as error:  # of ja-mecab and ko-mecab
             raise UserError(
@@ -129,7 +130,7 @@ class Chrf(_FloatScores, CHRF):
 
 
 class Ter(_FloatScores, TER):
-    """TER (Snover et al. 2006): edits in a hundred reference words, so lower is better; with sacreBLEU's settings.
+    """TER (Snover et al. 2006): edits per hundred reference words, so lower is better; with sacreBLEU's settings.
 
     `asian_support` with `normalized` takes each Chinese character for a word.
     """
@@ -157,7 +158,7 @@ class Ter(_FloatScores, TER):
 class _SentenceMean(Metric):
     """`100 / N · Σ value(hypothesis_i, reference_i)`: a metric that is a mean over the N sentences.
 
-    Of several references of a sentence, the one with the highest value counts.
+    With several references of a sentence, the highest value counts.
     """
 
     def __init__(self, name: str, settings: dict[str, str]) -> None:
@@ -166,7 +167,7 @@ class _SentenceMean(Metric):
 
     @abstractmethod
     def value(self, hypothesis: str, reference: str) -> float:
-        """What one sentence scores, from 0 to 1."""
+        """The score of a sentence, from 0 to 1."""
 
     def get_signature(self) -> Signature:
         signature = super().get_signature()
@@ -190,7 +191,7 @@ class _SentenceMean(Metric):
 
 
 class ExactMatch(_SentenceMean):
-    """The share of hypotheses that equal their reference, in per cent; only how words are spaced may differ."""
+    """The share of hypotheses equal to their reference, in per cent, spacing aside."""
 
     def __init__(self, *, lowercase: bool = False) -> None:
         super().__init__("exact_match", {"case": "lc" if lowercase else "mixed", "space": "any"})
@@ -203,7 +204,7 @@ class ExactMatch(_SentenceMean):
 class MacroF1(Metric):
     """The mean over the references' labels of `F1_c = 2 TP_c / (2 TP_c + FP_c + FN_c)`, in per cent.
 
-    `score_with` adds `classes`: each label's own F1. A hypothesis that is no label of the references is a miss.
+    `score_with` adds `classes`: the F1 of each label. A hypothesis that is no label of the references is a miss.
     """
 
     name = "macro_f1"
@@ -254,16 +255,16 @@ class MacroF1(Metric):
 
 
 def _plain(text: str, lowercase: bool) -> str:
-    """The text with one space between words, in lower case if that is so."""
+    """The text with a single space between words, in lower case if `lowercase`."""
     return " ".join((text.lower() if lowercase else text).split())
 
 
 def confusion(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> tuple[list[str], np.ndarray]:
-    """The labels of the references, in order, and how often each (row) was taken for each (column) [C, C + 1].
+    """The labels of the references, sorted, and the counts [C, C + 1] of reference (row) and hypothesis (column).
 
-    The last column counts what is no label. Only how words are spaced may differ, and with `lowercase` their case.
+    The last column counts hypotheses that are no label. Spacing does not matter, nor case with `lowercase`.
     """
     taken, wanted = ([_plain(each, lowercase) for each in texts] for texts in (hypotheses, references))
     labels = sorted(set(wanted))
@@ -282,7 +283,7 @@ class Rouge(_SentenceMean):
     """
 
     def __init__(self, *, kind: Literal["rouge1", "rouge2", "rougeL"]) -> None:
-        try:  # here and not above: only who scores summaries needs the package
+        try:  # imported here: only ROUGE needs the package
             from rouge_score.rouge_scorer import RougeScorer
         except ImportError as error:
             raise UserError(f"ROUGE needs the package rouge-score: {install('summarization')}") from error
@@ -296,7 +297,7 @@ class Rouge(_SentenceMean):
 
 
 class _UnicodeTokenizer:
-    """rouge-score's own tokenizer keeps a-z and 0-9 only, and so would drop most of a Vietnamese sentence."""
+    """Words of any script. rouge-score's tokenizer keeps only a-z and 0-9, and drops most of a Vietnamese sentence."""
 
     def tokenize(self, text: str) -> list[str]:
         return words_of_any_script(text)
@@ -305,8 +306,8 @@ class _UnicodeTokenizer:
 def words_of_any_script(text: str) -> list[str]:
     """Lower-case runs of letters, marks and digits of any script, composed (NFC): `Đi 3 nhà!` → đi, 3, nhà.
 
-    On ASCII this is rouge-score's own tokenisation. A script written without spaces (Chinese, Japanese, Thai)
-    gives one word a run: split such text into words first.
+    On ASCII this is rouge-score's tokenisation. A script written without spaces (Chinese, Japanese, Thai) gives a word
+    per run: split such text into words first.
     """
     composed = unicodedata.normalize("NFC", text.lower())
     return "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in composed).split()
@@ -321,9 +322,9 @@ def score_with(
 ) -> dict[str, dict[str, Any]]:
     """Corpus scores of hypotheses against their references: `{"bleu": {"score", "signature", "ci"}, …}`.
 
-    ci: half the width of the 95 % bootstrap interval over `num_bootstrap` resamples of the sentences (Koehn
-    2004), drawn from the seed in SACREBLEU_SEED, else 12345; None where `num_bootstrap` is 0. Raises UserError
-    where the counts differ or are zero.
+    ci: half the width of the 95 % bootstrap interval over `num_bootstrap` resamples of the sentences (Koehn 2004),
+    drawn from the seed in SACREBLEU_SEED, else 12345; None if `num_bootstrap` is below 2. Raises UserError if the
+    counts differ or are zero.
     """
     check_lines(hypotheses=hypotheses, references=references)
     sets = reference_sets(references)
@@ -333,7 +334,7 @@ def score_with(
         raise UserError("nothing to score: 0 sentences")
     results = {}
     for name, metric in metrics.items():
-        metric.n_bootstrap = metric.seed = None  # sacreBLEU would sign with those of the last call
+        metric.n_bootstrap = metric.seed = None  # else the signature has those of the last call
         # Fewer than two resamples give no interval, and sacreBLEU then leaves them out of the signature.
         result = metric.corpus_score(list(hypotheses), sets, n_bootstrap=max(1, num_bootstrap))
         results[name] = {
@@ -346,7 +347,7 @@ def score_with(
 
 
 def reference_sets(references: References) -> list[list[Any]]:
-    """One or several sets of references as several; among several, an empty line is None: no reference."""
+    """The references as a list of sets. Of several sets, an empty line is None: no reference."""
     if not references or isinstance(references[0], str):
         return [list(references)]
     rows = zip(*references, strict=True)
@@ -355,7 +356,7 @@ def reference_sets(references: References) -> list[list[Any]]:
 
 
 def digest(sources: Sequence[str], references: References) -> str:
-    """`sha256:…` of what was translated and scored against; scores are comparable where it is the same."""
+    """`sha256:…` of sources and references. Scores with the same digest compare."""
     texts = [list(sources), *reference_sets(references)]
     text = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"

@@ -16,15 +16,19 @@ from nmt.config.types import flat
 from nmt.errors import UserError, command, printable
 from nmt.run.data import read_whole, references_of, stored_data
 
-Row = dict[str, Any]  # one run's figures by their names in the CSV file
+Row = dict[str, Any]  # the figures of a run by their names in the CSV file
 COSTS = ("num_parameters", "steps", "seconds", "tokens_per_second")
 PROVENANCE = ("command", "commit", "machine")
 
 
 class Comparison(NamedTuple):
-    """rows: run, system, directory; NAME, NAME_ci, NAME_signature, NAME_p_bootstrap, NAME_p_randomization for a metric,
-    with p-values against the run `first`; what `figures_of` adds for a run. groups: rows by system. differences: as of
-    `compare_systems`, with the metric; of each system and `baseline`, or of every two."""
+    """The figures of a comparison.
+
+    rows: run, system, directory; for a metric NAME: NAME, NAME_ci, NAME_signature, NAME_p_bootstrap and
+    NAME_p_randomization, with p-values against the run `first`; and for a run, `figures_of`. groups: rows by system.
+    differences: as from `compare_systems`, with the metric; between each system and `baseline`, or between every two
+    systems.
+    """
 
     rows: list[Row]
     groups: dict[str, list[int]]
@@ -36,7 +40,7 @@ class Comparison(NamedTuple):
 def read_scored_text(
     run: ScoredRun, split: str, trusted: Sequence[str] = ()
 ) -> tuple[list[str], list[list[str]]]:
-    """The sources and sets of references that a run was scored on. Raises UserError if its data no longer hold them."""
+    """Read the sources and references that a run was scored on. Raises UserError if its data no longer hold them."""
     try:
         dataset = read_whole(stored_data(run.config.data), [split], trusted=trusted, stored=True)[split]
     except (UserError, OSError) as error:
@@ -60,11 +64,11 @@ def compare_runs(
     systems: Mapping[str, Sequence[str]] = MappingProxyType({}),
     baseline: str | None = None,
 ) -> Comparison:
-    """Figures of each run, of each system (the runs that differ in their seed alone), and of their differences.
+    """Figures of each run, of each system (the runs that differ only in their seed), and of their differences.
 
-    `systems` are other programs' translations by the name of their file: rows without the figures of a run, and systems
-    of one run. `baseline` names a run or a system, which alone the others are compared with.
-    Raises UserError where hypotheses and references do not match in number.
+    `systems` are translations of other programs by the name of their file: rows without the figures of a run, and
+    systems of a single run. `baseline` names a run or a system; the others are then compared only with it. Raises
+    UserError if the numbers of hypotheses and references differ.
     """
     texts = [(str(run.directory), run.hypotheses) for run in runs] + list(systems.items())
     for name, hypotheses in texts:
@@ -111,7 +115,7 @@ def _scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Row:
 
 
 def figures_of(run: ScoredRun) -> Row:
-    """seed; the numbers aer, `COSTS`, attention/NAME and importance/NAME, and `PROVENANCE`, if they were written."""
+    """The seed and, if recorded, the numbers aer, `COSTS`, attention/NAME and importance/NAME, and `PROVENANCE`."""
     written = flat(run.metrics)
     figures = {"aer": written.get("aer.score")} | {key: written.get(f"training.{key}") for key in COSTS}
     groups = ("attention.", "importance.")
@@ -125,8 +129,11 @@ def figures_of(run: ScoredRun) -> Row:
 def find_baseline(
     given: str | None, labels: Sequence[str], systems: Sequence[str], places: Sequence[str]
 ) -> tuple[int, str | None]:
-    """The row and the system that `baseline` names: a run's directory, the label of a run or a system, or a value in a
-    system's label (`bahdanau` of `attention=bahdanau`). Without one it is the first row, and no system."""
+    """The row and the system that `baseline` names. Without a baseline, the first row and no system.
+
+    It names a run's directory, the label of a run or a system, or a value in a system's label (`bahdanau` of
+    `attention=bahdanau`). Raises UserError if it names no system, or several.
+    """
     if given is None:
         return 0, None
     for row, place in enumerate(places):
@@ -143,9 +150,9 @@ def find_baseline(
 def average_over_seeds(
     groups: Mapping[str, Sequence[int]], rows: Sequence[Row], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Mean and sample standard deviation (None of one run) of each of `names` over the runs of each system.
+    """Mean and sample standard deviation (None of a single run) of `names` over the runs of each system.
 
-    One entry `{"run", "num_runs", NAME: {"mean", "std"}}` for each system.
+    Returns `{"run", "num_runs", NAME: {"mean", "std"}}` per system.
     """
     averages = []
     for system, group in groups.items():
@@ -167,11 +174,10 @@ def score_by_length(
     *,
     bounds: Sequence[int],
 ) -> dict[str, Any]:
-    """Corpus scores of the sentences of each source length: `{"units", "buckets", "num_sentences", "scores"}`.
+    """Corpus scores by source length: `{"units", "buckets", "num_sentences", "scores"}`.
 
-    The units are words, or characters if most sources have no spaces. `bounds` are the most in each bucket but the
-    last, which has no end: [10, 20] gives 0-10, 11-20 and 21+. A bucket without sentences is left out. scores is
-    [runs, buckets].
+    The units are words, or characters if most sources have no spaces. `bounds` are the upper bounds of all buckets but
+    the last: [10, 20] gives 0-10, 11-20 and 21+. A bucket without sentences is left out. scores is [runs, buckets].
     """
     rows_by_bucket: dict[int, list[int]] = {}
     for row, line in enumerate(sources):
@@ -195,10 +201,10 @@ def score_by_length(
 
 
 def learning_curve(directory: Path, tag: str) -> tuple[list[int], list[float]] | None:
-    """Steps and values of a scalar in the run's event files; None where there is none."""
+    """Steps and values of a scalar in the run's event files; None if there are none."""
     if not any(directory.glob("events.out.tfevents.*")):
         return None
-    # Imported here: it takes a second, which a comparison without event files need not wait for.
+    # Imported here: it takes a second, and only event files need it.
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(directory), size_guidance={"scalars": 0}).Reload()

@@ -1,4 +1,4 @@
-"""Scored runs, read without their models: settings, hypotheses, references, and labels that tell them apart."""
+"""Read scored runs without their models: settings, hypotheses, references, and labels that tell them apart."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from nmt.lines import read_lines
 from nmt.run.paths import find_runs, load_config, runs_under, score_files
 from nmt.run.scores import read_scores
 
-# Where a run was kept and what it reported; two runs that differ in nothing else are one experiment.
+# The place and the reports of a run. Runs that differ only in these are the same experiment.
 NOT_SETTINGS = (
     "seed",
     "name",
@@ -25,9 +25,9 @@ NOT_SETTINGS = (
     "choices",
     "trainer.enable_progress_bar",
 )
-# What metrics.json says of how the hypotheses were made, and what it was where it says nothing.
+# Keys of metrics.json for the making of the hypotheses, with their defaults.
 MADE_WITH = {"checkpoint": "best", "average": None, "int8": False}
-# Groups whose choice says what a run is; the others, such as an experiment, only say how it was asked for.
+# Groups with choices that define a run. Other groups, as experiment, only set these.
 NAMING_GROUPS = (
     *("data", "model", "attention", "wiring", "normalizer", "content"),
     *("optimizer", "scheduler", "averaging"),
@@ -49,9 +49,9 @@ class ScoredRun:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What defines the run, flat, the seed and where it was kept left out: `{"model.hidden_size": "256"}`.
+        """The settings that define the run, flat, without the seed and the place: `{"model.hidden_size": "256"}`.
 
-        The decoding is that of the hypotheses, which evaluation may have made otherwise than training did.
+        The decoding is that of the hypotheses; it may differ from the decoding of the training.
         """
         run_dir = str(self.config.get("run_dir") or "")
         tree: Any = OmegaConf.to_container(self.config, resolve=True)
@@ -74,7 +74,7 @@ class ScoredRun:
 
 
 def read_run(directory: Path, split: str) -> ScoredRun:
-    """Read what training and evaluation left in a run directory. Raises UserError saying what lacks and what to do."""
+    """Read the scores and hypotheses of a run directory. Raises UserError naming the missing file and the remedy."""
     advice = f"{how_to_score(directory)} split={split}"
     metrics_file, hypotheses_file = score_files(directory, split)
     if not runs_under(directory):
@@ -93,8 +93,8 @@ def read_run(directory: Path, split: str) -> ScoredRun:
 
 
 def read_runs(names: Any, split: str) -> tuple[list[ScoredRun], list[str]]:
-    """Read the runs of `find_runs`, and say what is wrong with folders that are skipped: no scored runs, not named by
-    themselves.
+    """Read the runs of `find_runs`. Also returns the faults of skipped folders: they are no scored runs, and were not
+    named.
 
     Raises UserError for a folder that was named, if no run is left, and if two runs were scored on other sentences.
     """
@@ -119,7 +119,7 @@ def read_runs(names: Any, split: str) -> tuple[list[ScoredRun], list[str]]:
 
 
 def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
-    """The run directory that scores are of, which may stand elsewhere (`output`); the first of an ensemble."""
+    """The run directory of scores, which may stand elsewhere (`output`); the first run of an ensemble."""
     if (directory / "config.yaml").is_file():
         return directory
     made_by = scores.get("ensemble") or [scores.get("run")]
@@ -134,13 +134,13 @@ def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
 
 
 def how_to_score(directory: Path) -> str:
-    """Advice to score a run directory, or again what stands apart from its run."""
+    """Advice to score a run directory, or to score again if the scores stand apart from their run."""
     apart = not (directory / "config.yaml").is_file()
     return f"score it with: {command('evaluate')} run={f'RUN_DIR output={directory}' if apart else directory}"
 
 
 def group_runs(labels: Sequence[str], seeds: Sequence[str]) -> dict[str, list[int]]:
-    """Systems: the indices of runs with the same label of `label_systems`. Of a repeated seed the last run counts."""
+    """Systems: indices of the runs with the same label of `label_systems`. Of a repeated seed the last run counts."""
     systems: dict[str, dict[str, int]] = {label: {} for label in labels}
     for index, (label, seed) in enumerate(zip(labels, seeds, strict=True)):
         systems[label][seed] = index
@@ -148,7 +148,7 @@ def group_runs(labels: Sequence[str], seeds: Sequence[str]) -> dict[str, list[in
 
 
 def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
-    """A label for each run: the fewest settings that tell the runs apart, the seed last, else the directories.
+    """A label per run: the fewest settings that tell the runs apart, the seed last, else the directories.
 
     Prefers a config group's choice (`attention=bahdanau`) to a setting (`lr=0.002`).
     """
@@ -164,8 +164,7 @@ def label_runs(runs: Sequence[ScoredRun]) -> list[str]:
 
 
 def label_systems(runs: Sequence[ScoredRun]) -> list[str]:
-    """A label for each run, which those share that differ in their seed alone: as of `label_experiments`, else the
-    directory of the first."""
+    """A label per run, the same for runs that differ only in their seed: `label_experiments`, else a directory."""
     settings = [tuple(sorted(run.settings.items())) for run in runs]
     first = [settings.index(each) for each in settings]
     experiments = label_experiments(runs)
@@ -176,9 +175,9 @@ def label_systems(runs: Sequence[ScoredRun]) -> list[str]:
 
 
 def label_experiments(runs: Sequence[ScoredRun]) -> list[str]:
-    """`label_runs` without the seed: "" where the runs differ in nothing else."""
+    """`label_runs` without the seed; "" if the runs differ in nothing else."""
     settings = [run.settings for run in runs]
-    # Where all choices are known, a run has no use for a group that it lacks.
+    # If all choices are known, a run does not use a group that it lacks.
     known = all(run.choices for run in runs)
     groups = [group for group in NAMING_GROUPS if known and any(group in run.choices for run in runs)]
     described = [
@@ -194,7 +193,7 @@ def label_experiments(runs: Sequence[ScoredRun]) -> list[str]:
 
 
 def _telling_keys(described: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[str]:
-    """Keys that tell the runs apart, each time the one that splits them most, the earlier of equals."""
+    """Keys that tell the runs apart. The next key is the key that splits the runs most, the earlier of equals."""
 
     def num_kinds(chosen: Sequence[str]) -> int:
         return len({tuple(settings.get(key) for key in chosen) for settings in described})
@@ -213,7 +212,7 @@ def _describe(settings: Mapping[str, str], keys: Sequence[str]) -> str:
         names = key.removesuffix("._target_").split(".")
         short = names[-1] if sum(other.split(".")[-1] == names[-1] for other in keys) < 2 else ".".join(names)
         if key in NAMING_GROUPS and key not in settings and "model" in settings:
-            continue  # a group that this model has no use for: the Transformer has an attention of its own
+            continue  # a group that this model does not use: the Transformer has a fixed attention
         value = settings.get(key, "–")
         parts.append(f"{short}={value.rpartition('.')[2] if key.endswith('_target_') else value}")
     return " ".join(parts) or (f"model={settings['model']}" if keys else "")

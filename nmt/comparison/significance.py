@@ -22,18 +22,18 @@ def paired_tests(
     num_trials: int,
     first: int = 0,
 ) -> list[dict[str, dict[str, Any]]]:
-    """Each system's scores, as of `score_with`, on resamples too, with two p-values of its difference from the system
-    of number `first`.
+    """Scores of each system as from `score_with`, also on resamples, with two p-values against the system number
+    `first`.
 
         p_bootstrap = (1 + #{|d_b - mean d_b| >= |d|}) / (1 + B)    p_randomization = (1 + #{|d_r| >= |d|}) / (1 + R)
 
     The paired bootstrap has B = `num_bootstrap` resamples (Koehn 2004), paired approximate randomisation has R =
-    `num_trials` swaps (Riezler and Maxwell 2005). Both are two-sided, with sacreBLEU's draws, None for that system
-    and uncorrected for how many systems there are.
+    `num_trials` swaps (Riezler and Maxwell 2005). Both are two-sided, with sacreBLEU's draws, None for system `first`,
+    and not corrected for the number of systems.
 
-    They are not sacreBLEU's own p. Its bootstrap takes absolute differences before it centres them, which is near half
-    of a two-sided p and never above 0.5; its randomisation leaves out trials that differ just as much as observed, and
-    so would call a difference sure where few sentences differ.
+    They are not sacreBLEU's p. Its bootstrap takes absolute differences before it centres them: its p is near half of a
+    two-sided p and never above 0.5. Its randomisation leaves out trials that differ exactly as much as observed, and so
+    would call a difference sure if few sentences differ.
     """
     if num_bootstrap < 2 or num_trials < 1:
         raise UserError(f"paired tests need resamples: got {num_bootstrap} resamples and {num_trials} trials")
@@ -66,15 +66,17 @@ def paired_tests(
 
 
 def _resampled_scores(metric: Metric, counts: np.ndarray, resamples: np.ndarray) -> np.ndarray:
-    """Scores [B] of a system whose sentences count as `counts` [N, C], on the sentences of `resamples` [B, N]."""
+    """Scores [B] of a system with the counts [N, C] of its sentences, on the sentences of `resamples` [B, N]."""
     return np.array([_score(metric, np.bincount(each, minlength=len(counts)) @ counts) for each in resamples])
 
 
 def _swapped_differences(
     metric: Metric, first: np.ndarray, second: np.ndarray, swaps: np.ndarray
 ) -> np.ndarray:
-    """Differences [R] between two systems, whose sentences count as [N, C], that exchange those where `swaps` [R, N] is
-    true (Riezler and Maxwell 2005, algorithm 1)."""
+    """Differences [R] between two systems that exchange the sentences marked in `swaps` [R, N].
+
+    first, second: the counts of their sentences [N, C] (Riezler and Maxwell 2005, algorithm 1).
+    """
     drawn = swaps @ first + ~swaps @ second  # [R, C]; the other system has the rest
     rest = first.sum(axis=0) + second.sum(axis=0) - drawn
     return np.array(
@@ -83,18 +85,18 @@ def _swapped_differences(
 
 
 def _generator() -> np.random.Generator:
-    """As sacreBLEU seeds its own."""
+    """A generator with sacreBLEU's seed."""
     seed = os.environ.get("SACREBLEU_SEED", "12345")
     return np.random.default_rng(None if seed.lower() == "none" else int(seed))
 
 
 def _score(metric: Metric, counts: np.ndarray) -> float:
-    """By counts [C] over all sentences."""
+    """The score by counts [C] over all sentences."""
     return float(metric._aggregate_and_compute([counts.tolist()]).score)
 
 
 def _share(differences: np.ndarray, observed: float) -> float:
-    """`(1 + #{differences >= observed}) / (1 + how many)`: rounding makes none smaller."""
+    """`(1 + #{differences >= observed}) / (1 + how many)`, with a tolerance for rounding."""
     return (1 + int(np.sum(differences >= observed - 1e-9))) / (1 + len(differences))
 
 
@@ -104,11 +106,11 @@ def compare_systems(
     systems: Mapping[str, Sequence[int]],
     baseline: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Differences between the mean scores of systems, of every two or of each and `baseline`.
+    """Differences between the mean scores of systems: of every two systems, or of each system and `baseline`.
 
-    A system is the rows of its runs, which differ in their seed alone: rows of scores [R], and of the same runs' scores
-    on resampled sentences, resampled [R, B]. Keys: system, other, difference, ci (half of the 95 % interval), p, of
-    ("systems", or "runs" if a system has one run), p_holm.
+    A system is the rows of its runs, which differ only in their seed. scores [R]: the scores of the runs. resampled [R,
+    B]: their scores on resampled sentences. Keys: system, other, difference, ci (half of the 95 % interval), p, of
+    ("systems", or "runs" if a system has a single run), p_holm.
     """
     pairs = list(combinations(systems, 2))
     if baseline is not None:
@@ -129,13 +131,13 @@ def _difference(
 
         t = d / sqrt(V)    V = s_A^2 / n_A + s_B^2 / n_B + max(c_AA + c_BB - 2 c_AB, 0)
 
-    s^2 is the variance of a system's scores over its n seeds, c the covariance over resampled sentences of two runs: of
-    one system, or of both. It is the test of Obuchowski and Rockette (1995) of readers (seeds) who are nested in
-    treatments (systems) and read the same cases (sentences), as derived by Hillis (2014), with a variance for each
+    s^2 is the variance of a system's scores over its n seeds. c is the covariance of two runs over resampled sentences,
+    both of the same system or of A and B. This is the test of Obuchowski and Rockette (1995) for readers (seeds) nested
+    in treatments (systems) that read the same cases (sentences), as derived by Hillis (2014), with a variance for each
     system and the degrees of freedom of Welch and Satterthwaite: V^2 / Σ (s^2 / n)^2 / (n - 1).
 
-    With one run of a system nothing says how seeds vary: the paired bootstrap over sentences (Koehn 2004) then tests
-    these runs, and not the systems.
+    With a single run of a system the variance over seeds is unknown. The paired bootstrap over sentences (Koehn 2004)
+    then tests these runs, and not the systems.
     """
     difference = float(scores[ours].mean() - scores[theirs].mean())
     if min(len(ours), len(theirs)) < 2:

@@ -1,4 +1,4 @@
-"""A comparison as Markdown tables, whose columns line up in a terminal too, as a LaTeX table, and as CSV."""
+"""Format a comparison as Markdown tables with aligned columns, as a LaTeX table, and as CSV."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ LATEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 def choose_columns(
     runs: Sequence[ScoredRun], metrics: Sequence[str], chosen: Sequence[str] | None
 ) -> list[str]:
-    """The columns chosen, else all that a run has. Raises UserError for one that no run has."""
+    """The chosen columns, else all that a run has. Raises UserError for a column that no run has."""
     known = dict.fromkeys(metrics)
     for run in runs:
         known |= dict.fromkeys(key for key in figures_of(run) if key in NAMES or "/" in key)
@@ -36,7 +36,7 @@ def choose_columns(
 
 
 def headings(columns: Sequence[str], row: Row) -> dict[str, str]:
-    """Columns with what stands above them in print."""
+    """The printed headings of columns."""
     return {
         name: label(name, row[f"{name}_signature"])
         if f"{name}_signature" in row
@@ -46,7 +46,7 @@ def headings(columns: Sequence[str], row: Row) -> dict[str, str]:
 
 
 def score_table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """A line for each run as an aligned Markdown table: metrics with interval and p-values against one run."""
+    """A line per run as an aligned Markdown table: metrics with interval, and p-values against a given run."""
     header = ["run"]
     for name, heading in columns.items():
         header += [escape_markdown(heading)]
@@ -64,7 +64,7 @@ def score_table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
 
 
 def score_note(first: str) -> str:
-    """What the columns of `score_table` mean."""
+    """The explanation of the columns of `score_table`."""
     return (
         f"± is half the 95 % bootstrap interval over sentences. p (run): how often chance alone makes such a"
         f" difference from the run {escape_markdown(first)}, by paired bootstrap / paired approximate randomisation"
@@ -83,8 +83,10 @@ def system_table(averages: Sequence[Mapping[str, Any]], columns: Mapping[str, st
 
 
 def difference_tables(comparison: Comparison, columns: Mapping[str, str]) -> str:
-    """Differences between systems with corrected p-values, and a note: a table of differences from the baseline, or for
-    each metric a matrix of row minus column."""
+    """Differences between systems with corrected p-values, and a note.
+
+    With a baseline, it is a table of the differences from the baseline; else a matrix of row minus column per metric.
+    """
     systems, base, found = list(comparison.groups), comparison.baseline, comparison.differences
     metrics = {each["metric"] for each in found}
     headings = {name: escape_markdown(heading) for name, heading in columns.items() if name in metrics}
@@ -124,7 +126,7 @@ def difference_tables(comparison: Comparison, columns: Mapping[str, str]) -> str
 
 
 def length_table(heading: str, rows: Sequence[Row], lengths: Mapping[str, Any]) -> str:
-    """Scores by source length, as of `score_by_length`, as an aligned Markdown table, a line a run."""
+    """Scores by source length, from `score_by_length`, as an aligned Markdown table, a line per run."""
     lines = [[heading, *(f"{bucket} {lengths['units']}" for bucket in lengths["buckets"])]]
     lines.append(["sentences", *map(str, lengths["num_sentences"])])
     for row, scores in zip(rows, lengths["scores"], strict=True):
@@ -133,7 +135,7 @@ def length_table(heading: str, rows: Sequence[Row], lengths: Mapping[str, Any]) 
 
 
 def signature_list(row: Row, columns: Mapping[str, str]) -> str:
-    """sacreBLEU's signature of each metric, which all rows share, as a Markdown list."""
+    """sacreBLEU's signature of each metric, shared by all rows, as a Markdown list."""
     signatures = {heading: row.get(f"{name}_signature") for name, heading in columns.items()}
     return "\n".join(f"- {escape_markdown(name)}: `{each}`" for name, each in signatures.items() if each)
 
@@ -152,7 +154,7 @@ def align_columns(lines: Sequence[Sequence[str]]) -> str:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """The rows with every figure unrounded, one column a key, empty where a run has none."""
+    """The rows as CSV with unrounded figures, a column per key; empty if a run has no figure."""
     columns = dict.fromkeys(_cell(key) for row in rows for key in row)
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -194,7 +196,7 @@ def to_latex(averages: Sequence[Mapping[str, Any]], columns: Mapping[str, str], 
 
 
 def latex(text: str) -> str:
-    """Text that LaTeX prints as it is."""
+    """The text with LaTeX's special characters escaped."""
     return "".join(LATEX.get(each, each) for each in text)
 
 

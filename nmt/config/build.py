@@ -1,4 +1,4 @@
-"""Objects built from configuration, by one list of what may be built at each place of it."""
+"""Build objects from configuration, but only classes and functions that are allowed at their place."""
 
 import collections.abc
 import importlib
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from nmt.config.types import check_value, say
 from nmt.errors import UserError
 
-# What may be built under each name: the module that defines it, and its base class or, after =, a pattern of its name
+# Allowed targets at each place: the defining module, and a base class or, after =, a pattern of the name
 _ENCODER = ("nmt.encoders nmt.encoders.base.Encoder",)
 _ATTENTION = ("nmt.attention nmt.attention.base.Attention",)
 _METRIC = ("nmt.metrics sacrebleu.metrics.base.Metric",)
@@ -50,15 +50,15 @@ PLACES: dict[str, tuple[str, ...]] = {
     ),
     "trainer": ("lightning =Trainer",),
 }
-_GROUPS = ("metrics", "callbacks", "logger")  # several parts, each of which is of this kind
-_PARTIAL = ("optimizer", "scheduler")  # called later, with what the program adds
+_GROUPS = ("metrics", "callbacks", "logger")  # groups of several parts of this kind
+_PARTIAL = ("optimizer", "scheduler")  # called later, with further arguments
 
 
 def build(config: DictConfig, place: str, *, trusted: Sequence[str] = (), **more: Any) -> Any:
-    """Build what `config` names at a `place` (a key of `PLACES`), with `more` arguments.
+    """Build the target of `config` at a `place` (a key of `PLACES`), with `more` arguments.
 
-    Constructors get plain lists and dicts. Raises UserError where it may not be built, where a setting is not what is
-    declared, and where the constructor fails.
+    Constructors get plain lists and dicts. Raises UserError if the target is not allowed, if a setting has another type
+    than declared, and if the constructor fails.
     """
     check_buildable(config, place, trusted)
     _check_partial(config, place in _PARTIAL)
@@ -75,14 +75,14 @@ def build(config: DictConfig, place: str, *, trusted: Sequence[str] = (), **more
         key = str(error).rpartition("full_key: ")[2]
         cause = error.__cause__ or error
         text = str(cause)
-        if isinstance(cause, ValidationError):  # settings that do not go together
+        if isinstance(cause, ValidationError):  # settings that do not fit together
             text = cause.errors()[0]["msg"].removeprefix("Value error, ")
         raise UserError(text if text.startswith(f"{key}.") else f"{key}: {text}") from error
 
 
 @contextmanager
 def errors_of(key: str) -> Iterator[None]:
-    """Name the setting that an error is about: for what is built in part first, and as a whole later."""
+    """Name the setting `key` in a TypeError or ValueError of the block, raised again as a UserError."""
     try:
         yield
     except UserError:
@@ -92,9 +92,9 @@ def errors_of(key: str) -> Iterator[None]:
 
 
 def check_buildable(config: Any, place: str = "", trusted: Sequence[str] = ()) -> None:
-    """Raise UserError where a part of `config`, which is at `place`, may not be built or does not fit its target.
+    """Raise UserError if a part of `config`, at `place`, may not be built or does not fit its target.
 
-    Nothing is built or imported but the modules of `PLACES` and those that are `trusted`.
+    Nothing is built. Only the modules of `PLACES` and the `trusted` modules are imported.
     """
     if OmegaConf.is_list(config):
         for part in config:
@@ -112,7 +112,7 @@ def check_buildable(config: Any, place: str = "", trusted: Sequence[str] = ()) -
 def may_build(target: str, place: str, trusted: Sequence[str] = ()) -> bool:
     """True if `target` is a class or function that `PLACES` allows at a place, or that a trusted module defines.
 
-    `nmt.models.base.torch.load` is reached through this package but not defined there.
+    `nmt.models.base.torch.load` is refused: this package does not define it.
     """
     module, _, name = target.rpartition(".")
     for each in (*PLACES.get(place, ()), *(f"{lab} =.*" for lab in trusted)):
@@ -177,13 +177,15 @@ def _check_arguments(config: DictConfig, target: Any) -> None:
 
 
 def _key(config: DictConfig, name: str) -> str:
-    """The dotted key of a setting; of a reference to another setting, as `${data.path}`, that one's."""
+    """The dotted key of a setting. For a reference to another setting, as `${data.path}`, it is the key of that
+    setting.
+    """
     reference = re.fullmatch(r"\$\{([\w.]+)\}", str(OmegaConf.to_container(config, resolve=False)[name]))  # type: ignore[index,call-overload]
     return reference[1] if reference else config._get_full_key(name)
 
 
 def reads_lowercase(data: Any) -> bool:
-    """Whether a `data` node's tokenizer lower-cases text."""
+    """True if the tokenizer of a `data` node lower-cases text."""
     return OmegaConf.is_config(data) and OmegaConf.select(data, "tokenizer.lowercase") is True
 
 
@@ -194,9 +196,9 @@ def build_parts(
     trusted: Sequence[str] = (),
     more: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Build each part of a group that has several, as `metrics` and `callbacks`; one that is null is left out.
+    """Build the parts of a group of several, as `metrics` or `callbacks`. A part that is null is left out.
 
-    `more` has further arguments by part. Raises UserError for a part that is none of the group's.
+    `more` has further arguments by part. Raises UserError for a part of another kind than the group's.
     """
     parts, kind = {}, hydra.utils.get_class(PLACES[group][0].split()[1])
     for name, part in config.items():
@@ -214,13 +216,13 @@ def build_parts(
 
 
 def make_scorers(config: DictConfig, *, lowercase: bool) -> dict[str, Any]:
-    """The scorers under `metrics` of a configuration; caseless for text in lower case unless it says otherwise."""
+    """The scorers under `metrics` of a configuration. For text in lower case, they ignore case unless set otherwise."""
     metrics = metrics_of(config, {"tokenizer": {"lowercase": lowercase}})
     return build_parts(metrics, "metrics", trusted=config.trusted)
 
 
 def metrics_of(config: DictConfig, data: Any) -> DictConfig:
-    """The settings under `metrics` of a configuration; what they take from `data` is read from there."""
+    """The settings under `metrics` of a configuration, with their references to `data` resolved."""
     resolved: Any = OmegaConf.create({"data": data, "metrics": OmegaConf.to_container(config.metrics)})
     OmegaConf.resolve(resolved.metrics)
     return resolved.metrics

@@ -1,4 +1,4 @@
-"""The settings of each command, with their types and ranges, and their check."""
+"""Types and ranges of the settings of each command, and their check."""
 
 import re
 from types import UnionType
@@ -15,7 +15,7 @@ OF_TRAINING = ("max_length", "max_ratio", "max_tokens", "streaming", "buffer_pai
 
 
 def _like(pattern: str, advice: str) -> AfterValidator:
-    """A check of text; the message is advice."""
+    """A check of text by a pattern; the message is `advice`."""
 
     def check(text: str) -> str:
         if re.search(pattern, text) is None:
@@ -57,7 +57,7 @@ class Vocabulary(TypedDict, total=False):
 
 
 class Corpus(TypedDict, total=False):
-    """What every corpus shares; the arguments of `data.reader` say what the others are."""
+    """Settings of every corpus. The arguments of `data.reader` define the others."""
 
     path: Text | None
     columns: list[Text] | None
@@ -76,7 +76,7 @@ class Data(Corpus, total=False):
 
 
 class OtherData(Corpus, total=False):
-    """Data for a trained run: what is null is as it was trained."""
+    """Data for a trained run; null means the value used in training."""
 
     src_lang: Text | None
     tgt_lang: Text | None
@@ -144,7 +144,7 @@ class Train(TypedDict, total=False):
 
 
 class OfARun(TypedDict, total=False):
-    """What every command shares that loads a trained run."""
+    """Settings of every command that loads a trained run."""
 
     checkpoint: Text
     average: Count | None
@@ -285,16 +285,16 @@ OF_COMMANDS: dict[str, Any] = {
 
 
 def check_settings(cfg: DictConfig, command: str) -> None:
-    """Check a command's own settings. Raises UserError naming the setting.
+    """Check the settings of a command. Raises UserError naming the setting.
 
-    Settings of what is built, as the model, are checked where it is built.
+    The settings of an object, as the model, are checked when the object is built.
     """
     kinds = OF_COMMANDS[command]
     check_value(kinds, _values(kinds, cfg), "")
 
 
 def _values(kinds: Any, cfg: DictConfig) -> dict[str, Any]:
-    """The values of the settings that are declared; a reference is checked where it leads."""
+    """The values of the declared settings. A reference is checked at the setting that it leads to."""
     found: dict[str, Any] = {}
     for key, kind in get_type_hints(kinds).items():
         if key in cfg and not OmegaConf.is_missing(cfg, key) and not OmegaConf.is_interpolation(cfg, key):
@@ -319,7 +319,7 @@ def flat_kinds(kinds: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def text_settings(command: str) -> dict[str, set[type]]:
-    """The settings of a command that take text, a list of it, or both: `{"run": {str, list}, "name": {str}}`."""
+    """The settings of a command that take text, a list of text, or both: `{"run": {str, list}, "name": {str}}`."""
     kinds = flat_kinds(OF_COMMANDS[command])
     return {key: found for key, kind in kinds.items() if (found := _text_kinds(kind))}
 

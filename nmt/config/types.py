@@ -16,7 +16,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # NumPy's range
 
-Units = Literal["auto", "words", "pieces", "characters"]  # in which attention is shown and linked
+Units = Literal["auto", "words", "pieces", "characters"]  # to show and link attention in
 
 SPLITS = ("train", "val", "test")
 
@@ -24,8 +24,8 @@ SPLITS = ("train", "val", "test")
 class ConfigGroup(NamedTuple):
     """A group of choices, `configs/NAME/*.yaml`.
 
-    recorded: the choice is written down with a run. in_name: it is part of a run's name. changeable: its settings may
-    change when a run is resumed, but for `resume.FIXED`.
+    recorded: the choice is stored with a run. in_name: it is part of a run's name. changeable: a resumed run may change
+    its settings, except `resume.FIXED`.
     """
 
     name: str
@@ -63,20 +63,20 @@ GROUPS = (
     ConfigGroup("tuning", "which settings a sweep (-m) tries, going by their scores"),
     ConfigGroup("experiment", "a whole reported run in one file"),
 )
-INTERNAL = ("base", "stored")  # files of a group that no person chooses
+INTERNAL = ("base", "stored")  # files of a group that are no choices
 
 
 def check_value(kind: Any, value: Any, key: str) -> None:
-    """Raise UserError, naming the dotted key, where a plain value is not of the declared type.
+    """Raise UserError, naming the dotted key, if a plain value is not of the declared type.
 
     Values are read strictly, as JSON: a list may stand for a tuple; true is no number, "3" no integer.
     """
-    # A TypedDict has a configuration of its own.
+    # A TypedDict takes no other configuration.
     config = None if is_typeddict(kind) else ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
     try:
         TypeAdapter(kind, config=config).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        # A union with a class has this fault too; alone, only what has a _target_ would do
+        # A union with a class has this fault too; if there is no other, the value needs a _target_
         faults = error.errors()
         errors = [each for each in faults if each["type"] != "needs_python_object"]
         errors = errors or [{**faults[0], "msg": "Input should be built, with a _target_"}]
@@ -90,7 +90,7 @@ def check_value(kind: Any, value: Any, key: str) -> None:
 
 
 def _locate(value: Any, key: str, place: tuple[int | str, ...]) -> tuple[str, Any]:
-    """The dotted key of an error's place, and the value there; a list is named as a whole."""
+    """The dotted key of an error's place, and the value there. A list counts as a whole."""
     for part in place:
         if not isinstance(value, dict) or part not in value:
             break
@@ -99,10 +99,10 @@ def _locate(value: Any, key: str, place: tuple[int | str, ...]) -> tuple[str, An
 
 
 def say(value: Any) -> str:
-    """A value as a person writes it on the command line."""
+    """A value as typed on the command line."""
     if isinstance(value, str):
         return value
-    # A part of a configuration is a mapping or a sequence, which JSON does not know
+    # Parts of a configuration are mappings and sequences, unknown to JSON
     plain: Any = lambda part: dict(part) if isinstance(part, Mapping) else list(part)  # noqa: E731
     return json.dumps(value, ensure_ascii=False, default=plain)
 
@@ -119,5 +119,5 @@ def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def key_of(override: str) -> str:
-    """The key that an override of the command line sets, adds or removes: `++a.b=c` is of `a.b`."""
+    """The key that an override of the command line sets, adds or removes: `a.b` for `++a.b=c`."""
     return override.partition("=")[0].lstrip("+~")
