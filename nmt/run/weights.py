@@ -100,7 +100,7 @@ def load_translator(
 def _no_more_than(weights: Mapping[str, Tensor], file: Path) -> Iterator[None]:
     """Raise UserError as soon as a model under construction has more parameters than the file could hold.
 
-    The check comes before the parameters are filled, and so take memory.
+    The check comes first: parameters take memory only when they are filled.
     """
     room, built = file.stat().st_size, dict[int, nn.Parameter]()
 
