@@ -173,7 +173,7 @@ def test_steps_with_part_of_a_weight_share_one_gradient(monkeypatch):
     weight = torch.randn(4, 6, requires_grad=True)
     x = torch.randn(2, 3, requires_grad=True)
     nodes = []
-    shared = kernels.steps._Shared.apply
+    shared = kernels.linear._Shared.apply
     monkeypatch.setattr(
         "nmt.kernels.fast_linear._Shared.apply", lambda *arguments: nodes.append(1) or shared(*arguments)
     )
