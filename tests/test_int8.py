@@ -118,8 +118,8 @@ def test_rows_of_zeros_and_of_nan():
 
 @pytest.mark.parametrize("num_rows", [1, 7, 8, 9, 100, 129, 1000, 5000])
 def test_few_shapes_and_little_padding(num_rows):
-    assert num_rows <= int8.padded(num_rows) <= num_rows + max(7, num_rows // 8)
-    assert len({int8.padded(n) for n in range(1, num_rows + 1)}) <= 8 * num_rows.bit_length()
+    assert num_rows <= int8.round_up_rows(num_rows) <= num_rows + max(7, num_rows // 8)
+    assert len({int8.round_up_rows(n) for n in range(1, num_rows + 1)}) <= 8 * num_rows.bit_length()
 
 
 @pytest.mark.parametrize("steps", [1, 6])

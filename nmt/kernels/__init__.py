@@ -1,17 +1,19 @@
-"""Fast forms of a translator's slowest parts: the same values and gradients as the plain forms, except in `int8`.
+"""Fast forms of the slowest parts of a translator. Except in `int8`, values and gradients are those of the plain
+forms.
 
-    linear_cross_entropy   output layer and loss together, a few rows at a time: the logits never exist whole
+    linear_cross_entropy   output layer and loss together, a few rows at a time: the logits never exist as a whole
     linear_r_drop          the same for the two passes of R-Drop
-    gradients_at_once      the weight gradients of a recurrence as one product over all its steps
-    packed_weights         the weights of a search laid out once for the products of all its steps
-    best                   the largest of many scores without a partial sort of all
+    gradients_at_once      the weight gradients of a recurrence as a single product over all its steps
+    packed_weights         the weights of a search, laid out once for the products of all its steps
+    best                   the largest of many scores, without a partial sort of all
     gru_sequence, gru_cell the gates of a GRU in few passes over memory
-    Recorder               a whole step's work on a GPU, recorded once for each shape of a batch and launched as one
-    quantise               linear maps in bytes, for translating on a CPU (`int8=true`)
+    Recorder               the work of a step on a GPU, recorded once per shape of a batch and launched by one call
+    quantise               linear maps in bytes, for translation on a CPU (`int8=true`)
 
-The models call these in either case; with `kernels=plain` they run the plain forms, which tests hold them equal to.
-The recurrence over a whole sequence is for the CPU: a GPU has cuDNN's. Under autocast to bfloat16 the fast forms
-multiply in it, and keep states, gates, the output's probabilities and sums in float32; under any other all is plain.
+The models always call these functions. With `kernels=plain` they run the plain forms, and tests hold both forms
+equal. `gru_sequence` is for the CPU; a GPU uses cuDNN. Under autocast to bfloat16 the fast forms multiply in
+bfloat16, and keep states, gates, output probabilities and sums in float32. Under autocast to another type the plain
+forms run.
 """
 
 from nmt.kernels.best import best

@@ -5,13 +5,13 @@ from torch import Tensor
 
 from nmt.kernels.choice import fast
 
-_BLOCK = 64  # scores whose largest is looked at first
+_BLOCK = 64  # scores per block; the maxima of blocks are compared first
 
 
 def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """The `number` largest of scores [..., V] and their places, largest first; of equal ones, any.
+    """The `number` largest of scores [..., V] and their places, largest first; among equal scores, any.
 
-    On a CPU only the `number` blocks with the largest maxima are searched, since no other block can hold one of them.
+    On a CPU only the `number` blocks with the largest maxima are searched: no other block can hold a result.
     """
     num_blocks = scores.size(-1) // _BLOCK
     if not scores.is_cpu or not fast(scores) or num_blocks < 4 * number:

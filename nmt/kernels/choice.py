@@ -1,4 +1,4 @@
-"""The choice between fast and plain kernels: a flag of the process, like torch's own for its backends."""
+"""The choice between fast and plain kernels: a flag of the process, like those of torch's backends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _chosen = "fast"
 
 
 def use(name: str) -> None:
-    """Run these kernels from now on. Raises UserError, a ValueError, for any but `fast` and `plain`."""
+    """Run the kernels `name` from now on. Raises UserError unless `name` is `fast` or `plain`."""
     global _chosen
     if name not in NAMES:
         raise UserError(f"kernels={name}: choose one of {', '.join(NAMES)}")
@@ -22,7 +22,7 @@ def use(name: str) -> None:
 
 @contextmanager
 def using(name: str) -> Iterator[None]:
-    """Run these kernels inside the block."""
+    """Run the kernels `name` inside the block."""
     before = _chosen
     use(name)
     try:
@@ -32,9 +32,9 @@ def using(name: str) -> Iterator[None]:
 
 
 def fast(x: Tensor) -> bool:
-    """Whether a function of x should take its fast form: where `fast` is chosen and x is not multiplied in 16 bits.
+    """True if a function of x should take its fast form: `fast` is chosen, and x is not multiplied in 16 bits.
 
-    Autocast to bfloat16 is an exception: the fast forms keep their sums in 32 bits there.
+    Autocast to bfloat16 is an exception: there the fast forms keep their sums in 32 bits.
     """
     device = x.device.type
     if _chosen != "fast":
@@ -45,13 +45,13 @@ def fast(x: Tensor) -> bool:
 
 
 def product_type(x: Tensor) -> torch.dtype:
-    """The type that products with x are computed in: autocast's, or x's own."""
+    """The type of products with x: that of autocast, or else of x."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
-def widened(x: Tensor) -> Tensor:
-    """x in the type of states, gates and sums: under autocast float32 or more, else its own."""
+def promote(x: Tensor) -> Tensor:
+    """Convert x to the type of states, gates and sums: under autocast float32 or wider, else unchanged."""
     if not torch.is_autocast_enabled(x.device.type):
         return x
     return x.to(torch.promote_types(x.dtype, torch.float32))

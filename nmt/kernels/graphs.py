@@ -1,8 +1,8 @@
-"""CUDA graphs: work of hundreds of small kernels, recorded once for each shape and launched as one.
+"""CUDA graphs: the work of hundreds of small kernels, recorded once per shape and launched by one call.
 
-A training step of a small model launches a thousand kernels and more. On a GPU most of them take a few microseconds,
-less than Python needs to launch one. A graph is launched by one call: it runs the recorded kernels again, on the
-numbers that are in its memory at that time.
+A training step of a small model launches a thousand kernels or more. On a GPU most of them take a few microseconds,
+less than Python needs to launch a kernel. Launching a graph runs the recorded kernels again, on the numbers that are
+in its memory at that time.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -16,26 +16,26 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from nmt.kernels.choice import fast
 
-_MOST = 256  # recordings
+_MOST = 256  # shapes recorded at most
 
 
 def records(x: Tensor) -> bool:
-    """Whether work with x, numbers of a model, should be recorded: on a GPU, for gradients, with the fast kernels.
+    """True if work with a parameter x should be recorded: on a GPU, for gradients, with the fast kernels.
 
-    Not with several processes, where nobody has tried it, and not while torch looks for anomalies.
+    False with several processes, which nobody has tried, and during torch's anomaly detection.
     """
     alone = not torch.distributed.is_initialized() and not torch.is_anomaly_enabled()
     return x.is_cuda and alone and torch.is_grad_enabled() and fast(x)
 
 
 class Recorder:
-    """Calls a function on a GPU, and computes its gradients, by graphs: one pair for each shape of its arguments.
+    """Calls a function on a GPU and computes its gradients by CUDA graphs, recorded once per shape of its arguments.
 
-    For the same shapes the function must launch the same kernels: nothing on the CPU may depend on a number on the GPU,
-    and what Python decides stays as it was when a shape was recorded. Random numbers are those that would be drawn
-    without a recorder. All recordings share one memory; when there are many, further shapes are not recorded. Raises
-    RuntimeError for a function that cannot be recorded, and in a backward pass if the recorder was called since its
-    forward pass.
+    For the same shapes the function must launch the same kernels: nothing on the CPU may depend on a number on the
+    GPU, and decisions of Python stay as they were when the shape was recorded. Random numbers are the same as without
+    a recorder. All recordings share memory; after many recordings, further shapes are not recorded. Raises
+    RuntimeError if a function cannot be recorded, and in a backward pass if the recorder was called after its forward
+    pass.
     """
 
     def __init__(self) -> None:
@@ -46,8 +46,10 @@ class Recorder:
         return type(self), ()  # a copy of a model records anew
 
     def __call__(self, function: Callable[..., Any], parameters: Sequence[Tensor], *arguments: Any) -> Any:
-        """`function(*arguments)`, plain containers of tensors and other values. Gradients reach the arguments and
-        `parameters`, which are all else that the function learns from."""
+        """Return `function(*arguments)`; arguments and results are plain containers of tensors and other values.
+
+        Gradients reach the arguments and `parameters`, which must be everything else that the function learns from.
+        """
         leaves, tree = tree_flatten(arguments)
         device = parameters[0].device.type
         key = (
@@ -62,21 +64,21 @@ class Recorder:
             self._recordings[key] = _Recording(function, leaves, tree, parameters, self._memory)
         recording = self._recordings[key]
         outputs = _Replay.apply(recording, *_tensors(leaves), *parameters)
-        return tree_unflatten(_filled(recording.leaves, outputs), recording.tree)
+        return tree_unflatten(_fill(recording.leaves, outputs), recording.tree)
 
 
 def _tensors(leaves: Sequence[Any]) -> list[Tensor]:
     return [each for each in leaves if isinstance(each, Tensor)]
 
 
-def _filled(leaves: Sequence[Any], tensors: Sequence[Tensor]) -> list[Any]:
-    """The leaves with `tensors` in the places of theirs."""
+def _fill(leaves: Sequence[Any], tensors: Sequence[Tensor]) -> list[Any]:
+    """Replace the tensors among the leaves by `tensors`."""
     rest = iter(tensors)
     return [next(rest) if isinstance(each, Tensor) else each for each in leaves]
 
 
 class _Memory:
-    """What all recordings share, since only one of them is between its two passes at a time.
+    """Memory that all recordings share, since only one recording at a time is between its two passes.
 
     passes: the number of forward and backward passes so far.
     """
@@ -88,7 +90,7 @@ class _Memory:
         self._buffers: dict[Hashable, Tensor] = {}
 
     def like(self, what: str, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """A place for the numbers of each tensor, the same one for all recordings that it is large enough for."""
+        """A buffer in the shape of each tensor. All recordings use the same buffer if it is large enough."""
         return [self._place((what, number), each) for number, each in enumerate(tensors)]
 
     def _place(self, name: Hashable, tensor: Tensor) -> Tensor:
@@ -99,10 +101,12 @@ class _Memory:
 
 
 class _Recording:
-    """The graphs of both passes of a function for one shape of its arguments, and what they read and write.
+    """The graphs of both passes of a function for one shape of its arguments, with their inputs and outputs.
 
-    inputs: the tensors among the arguments. leaves, tree: what the function returns; outputs: its tensors. sloped:
-    which of these have a gradient; slopes: those. learned: which of inputs and parameters have one; grads: those.
+    inputs: the tensors among the arguments.
+    leaves, tree: the result of the function; outputs: its tensors.
+    output_requires_grad: for each output, True if it has a gradient; grad_outputs: these gradients.
+    input_requires_grad: for each input and parameter, True if it has a gradient; grads: these gradients.
     """
 
     def __init__(
@@ -121,26 +125,26 @@ class _Recording:
             for place, tensor in zip(memory.like("input", tensors), tensors, strict=True)
         ]
         _copy(tensors, self.inputs)
-        arguments = tree_unflatten(_filled(leaves, self.inputs), tree)
+        arguments = tree_unflatten(_fill(leaves, self.inputs), tree)
         sources = [*self.inputs, *parameters]
         random_state = torch.cuda.get_rng_state()
-        torch.clear_autocast_cache()  # a weight in another type is not there any more when the graph is launched again
+        torch.clear_autocast_cache()  # cached weights in another type do not exist when the graph is launched
         memory.stream.wait_stream(torch.cuda.current_stream())
         try:
             with torch.cuda.stream(memory.stream):
-                # Once without recording: libraries prepare themselves, and what comes out becomes known.
+                # Run once without recording: libraries initialise, and the shapes of the outputs become known.
                 found, self.tree = tree_flatten(function(*arguments))
                 outputs = _tensors(found)
-                self.sloped = [each.requires_grad for each in outputs]
+                self.output_requires_grad = [each.requires_grad for each in outputs]
                 self.outputs = memory.like("output", outputs)
-                self.leaves = _filled(found, self.outputs)
-                self.slopes = memory.like("slope", self._sloped(outputs))
+                self.leaves = _fill(found, self.outputs)
+                self.grad_outputs = memory.like("grad_output", self._differentiable(outputs))
                 grads = self._gradients(outputs, sources)
-                self.learned = [each is not None for each in grads]
+                self.input_requires_grad = [each is not None for each in grads]
                 self.grads = memory.like("grad", _tensors(grads))
                 del found, outputs, grads
                 torch.clear_autocast_cache()
-                torch.cuda.empty_cache()  # recordings have their own memory
+                torch.cuda.empty_cache()  # recordings use another memory pool
                 self._record(function, arguments, sources)
         finally:
             torch.clear_autocast_cache()
@@ -161,19 +165,23 @@ class _Recording:
                 f"this step could not be recorded as CUDA graphs, kernels=plain trains without them: {error}"
             ) from error
 
-    def _sloped(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        return [each for each, sloped in zip(outputs, self.sloped, strict=True) if sloped]
+    def _differentiable(self, outputs: Sequence[Tensor]) -> list[Tensor]:
+        return [each for each, has_grad in zip(outputs, self.output_requires_grad, strict=True) if has_grad]
 
     def _gradients(self, outputs: Sequence[Tensor], sources: Sequence[Tensor]) -> list[Tensor | None]:
-        """The gradient of each source, None where it has none."""
-        learned = [each for each in sources if each.requires_grad]
+        """The gradient of each source, or None."""
+        inputs = [each for each in sources if each.requires_grad]
         with torch.autocast("cuda", enabled=False):
-            grads = iter(torch.autograd.grad(self._sloped(outputs), learned, self.slopes, allow_unused=True))
+            grads = iter(
+                torch.autograd.grad(
+                    self._differentiable(outputs), inputs, self.grad_outputs, allow_unused=True
+                )
+            )
         return [next(grads) if each.requires_grad else None for each in sources]
 
     @contextmanager
     def _capture(self, graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-        """Records what is launched inside the block; other threads may use the GPU meanwhile, to load data."""
+        """Record the kernels launched inside the block; meanwhile other threads may use the GPU to load data."""
         graph.capture_begin(pool=self.memory.pool, capture_error_mode="thread_local")
         try:
             yield
@@ -197,18 +205,24 @@ class _Replay(torch.autograd.Function):
         recording.ahead.replay()
         outputs = [each.clone() for each in recording.outputs]
         ctx.mark_non_differentiable(
-            *(each for each, sloped in zip(outputs, recording.sloped, strict=True) if not sloped)
+            *(
+                each
+                for each, has_grad in zip(outputs, recording.output_requires_grad, strict=True)
+                if not has_grad
+            )
         )
         return tuple(outputs)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         recording = ctx.recording
         if ctx.number != recording.memory.passes:
             raise RuntimeError("another pass came before this backward pass: kernels=plain takes any order")
-        recording.memory.passes += 1  # what this pass kept is used up
-        _copy(recording._sloped(slopes), recording.slopes)
+        recording.memory.passes += 1  # a second backward pass is an error
+        _copy(recording._differentiable(grad_outputs), recording.grad_outputs)
         recording.back.replay()
         grads = iter(recording.grads)
-        return None, *(next(grads).clone() if learned else None for learned in recording.learned)
+        return None, *(
+            next(grads).clone() if has_grad else None for has_grad in recording.input_requires_grad
+        )

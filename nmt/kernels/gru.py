@@ -2,7 +2,7 @@
 
     r = sigmoid(a_r + b_r)      z = sigmoid(a_z + b_z)      n = tanh(a_n + r * b_n)      h' = (1 - z) * n + z * h
 
-where a = W_ih x + b_ih and b = W_hh h + b_hh, [N, 3H] each, in the order r, z, n.
+with a = W_ih x + b_ih and b = W_hh h + b_hh, both [N, 3H] in the order r, z, n.
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.kernels.choice import product_type, widened
+from nmt.kernels.choice import product_type, promote
 from nmt.kernels.packed import map_of
 
-_ROWS = 512  # of all steps whose slopes are computed at once: few calls for few rows, and within the cache for many
+_ROWS = 512  # rows of all steps per call of `_slopes`: few calls for few rows, within the cache for many
 
 
 def plain_gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
-    """The equations above as they stand: a, b [N, 3H], hidden [N, H]. Returns h' [N, H]."""
+    """The equations above for a, b [N, 3H] and hidden [N, H]. Returns h' [N, H]."""
     a_r, a_z, a_n = a.chunk(3, dim=-1)
     b_r, b_z, b_n = b.chunk(3, dim=-1)
     r, z = torch.sigmoid(a_r + b_r), torch.sigmoid(a_z + b_z)
@@ -27,27 +27,27 @@ def plain_gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
 
 
 def gru_cell(a: Tensor, b: Tensor, hidden: Tensor) -> Tensor:
-    """`plain_gru_cell` in fewer passes."""
-    wide = widened(a), widened(b), widened(hidden)
+    """`plain_gru_cell` in fewer passes over memory."""
+    wide = promote(a), promote(b), promote(hidden)
     if not a.is_cuda:
         return _Cell.apply(*wide)
     with torch.autocast("cuda", enabled=False):
-        # nn.GRUCell's: one kernel, and one for the gradients
+        # the kernel of nn.GRUCell, with a single kernel for the gradients
         after, _ = torch.ops.aten._thnn_fused_gru_cell(*wide)
     return after
 
 
 def gru_sequence(a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The states h_1..h_T [N, T, H] of a GRU whose inputs are projected already: a [N, T, 3H], hidden h_0 [N, H],
-    weight W_hh [3H, H], bias b_hh [3H].
+    """The states h_1..h_T [N, T, H] of a GRU with projected inputs a [N, T, 3H].
 
-    W_hh is laid out once for all steps, and its gradient is one product over all of them.
+    hidden: h_0 [N, H]; weight: W_hh [3H, H]; bias: b_hh [3H]. W_hh is laid out once for all steps, and its gradient
+    is a single product over all of them.
     """
-    return _Sequence.apply(widened(a), widened(hidden), weight, bias, product_type(weight))
+    return _Sequence.apply(promote(a), promote(hidden), weight, bias, product_type(weight))
 
 
 def _slopes(hidden: Tensor, rz: Tensor, n: Tensor, b_n: Tensor) -> tuple[Tensor, Tensor]:
-    """What dh' is multiplied by to give the gradients of a_n [..., H], and of b's three parts [..., 3, H]."""
+    """The factors of dh' in the gradients of a_n [..., H] and of the three parts of b [..., 3, H]."""
     r, z = rz.chunk(2, dim=-1)
     of_a_n = (1 - z) * (1 - n * n)
     of_b = n.new_empty(*n.shape[:-1], 3, n.size(-1))
@@ -83,7 +83,7 @@ class _Sequence(torch.autograd.Function):
         ctx: Any, a: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype
     ) -> Tensor:
         rows, steps, size = a.size(0), a.size(1), hidden.size(-1)
-        # Steps first, so that each is one block of memory; what is returned is seen with its rows first.
+        # Steps come first, so that a step is a block of memory; the result is a view with rows first.
         states = a.new_empty(steps + 1, rows, size)
         rz, n = a.new_empty(steps, rows, 2 * size), a.new_empty(steps, rows, size)
         b_n = a.new_empty(steps, rows, size)
@@ -91,7 +91,7 @@ class _Sequence(torch.autograd.Function):
         recur, bias = map_of(weight, dtype), bias.to(dtype)
         a_rz, a_n = a.transpose(0, 1).split((2 * size, size), dim=-1)
         r, z = rz.split(size, dim=-1)
-        # All views of all steps at once: with few rows, making them one by one would take longer than the rest.
+        # Make the views of all steps at once: with few rows, step by step would take longer than the rest.
         views = (each.unbind() for each in (a_rz, a_n, rz, r, z, n, b_n, states[:-1], states[1:]))
         for a_rz_t, a_n_t, rz_t, r_t, z_t, n_t, b_n_t, state, new_state in zip(*views, strict=True):
             b_rz_t, own_b_n = recur(state, bias).split((2 * size, size), dim=-1)

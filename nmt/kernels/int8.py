@@ -1,10 +1,10 @@
-"""Linear maps in bytes, for translating on a CPU: weights are rounded once, inputs when they come.
+"""Linear maps in bytes, for translation on a CPU: weights are rounded once, inputs at each call.
 
     y = W x + b   ≈   sw ∘ (Wq xq) sx + b        Wq = round(W / sw)        xq = round(x / sx)
 
-Each output has a scale sw_o = max_i |W_oi| / 127, and each row of inputs a scale sx = max_i |x_i| / 127 (dynamic
-quantisation), so that a row does not depend on the others of its batch. Sums of products of bytes are exact; rounding
-W and x costs at most half a scale each.
+Each output has a scale sw_o = max_i |W_oi| / 127, and each row of inputs a scale sx = max_i |x_i| / 127, on some CPUs
+/ 63 (dynamic quantisation). So a row does not depend on other rows of its batch. Sums of products of bytes are exact.
+Rounding costs at most half a scale per number of W and x.
 """
 
 from functools import cache
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nmt.errors import UserError
 from nmt.kernels.gru import plain_gru_cell
-from nmt.kernels.packed import padded
+from nmt.kernels.packed import round_up_rows
 
 LEVELS = 127  # steps on either side of zero
 
@@ -22,8 +22,8 @@ LEVELS = 127  # steps on either side of zero
 def quantise(module: nn.Module, *, leave: type[nn.Module]) -> None:
     """Replace every `nn.Linear`, `nn.GRU` and `nn.LSTM` inside `module` by its form in bytes.
 
-    Embeddings stay, and so do modules of type `leave`. The module cannot be trained again. Raises UserError on any
-    device but a CPU, and where torch lacks oneDNN.
+    Embeddings and modules of type `leave` stay. The module cannot be trained again. Raises UserError on any device
+    but a CPU, and if torch lacks oneDNN.
     """
     assert not module.training, "bytes are for module.eval()"
     devices = {parameter.device.type for parameter in module.parameters()}
@@ -54,7 +54,7 @@ def _replace(module: nn.Module, leave: type[nn.Module]) -> None:
 
 
 def scale_of(rows: Tensor, levels: int) -> Tensor:
-    """`max_i |x_i| / levels` [N, 1] of rows [N, I]; a row of zeros has the least scale there is."""
+    """`max_i |x_i| / levels` [N, 1] of rows [N, I]; a tiny number for a row of zeros."""
     return rows.abs().amax(dim=1, keepdim=True).clamp_min_(torch.finfo(rows.dtype).tiny) / levels
 
 
@@ -72,9 +72,9 @@ class Int8Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         scale = scale_of(rows, self.levels)
-        # To bytes at once is several times slower.
+        # A direct conversion to bytes is several times slower.
         rounded = (rows / scale).add_(self.levels + 1.5).to(torch.int16)
-        inputs = rounded.new_empty(padded(len(rows)), rows.size(1), dtype=torch.uint8)
+        inputs = rounded.new_empty(round_up_rows(len(rows)), rows.size(1), dtype=torch.uint8)
         inputs[: len(rows)] = rounded
         y = _product(inputs, self.packed, self.scale, self.levels + 1)[: len(rows)]
         if self.bias is None:
@@ -85,14 +85,16 @@ class Int8Linear(nn.Module):
 
 
 def _pack(weight: Tensor) -> Tensor:
-    """weight [O, I] in signed bytes, laid out as oneDNN wants it."""
+    """Lay out weight [O, I] of signed bytes for oneDNN."""
     return torch.ops.onednn.qlinear_prepack(weight, None)
 
 
 def _product(x: Tensor, packed: Tensor, scale: Tensor, zero: int) -> Tensor:
-    """`scale ∘ W (x - zero)` [N, O] for x [N, I] in unsigned bytes, as only these times signed ones are fast
-    everywhere; scale [O]."""
-    zeros = torch.zeros(len(scale), dtype=torch.long)  # of the weights
+    """`scale ∘ W (x - zero)` [N, O] for x [N, I] in unsigned bytes and scale [O].
+
+    W is in signed bytes: products of unsigned and signed bytes are fast on all CPUs, others are not.
+    """
+    zeros = torch.zeros(len(scale), dtype=torch.long)  # zero points of the weights
     return torch.ops.onednn.qlinear_pointwise(
         *(x, 1.0, zero, packed, scale, zeros, None, 1.0, 0, torch.float32, "none", [], "")
     )
@@ -100,8 +102,10 @@ def _product(x: Tensor, packed: Tensor, scale: Tensor, zero: int) -> Tensor:
 
 @cache
 def input_levels() -> int:
-    """Steps on either side of zero for the inputs: fewer where this machine's sums of two products saturate at
-    16 bits (x86 before VNNI)."""
+    """Steps on either side of zero for the inputs.
+
+    Fewer if the sums of two products saturate at 16 bits on this machine (x86 before VNNI).
+    """
     most = torch.full((8, 64), 2 * LEVELS + 1, dtype=torch.uint8)
     sums = _product(most, _pack(torch.full((16, 64), LEVELS, dtype=torch.int8)), torch.ones(16), LEVELS + 1)
     return LEVELS if bool((sums == 64 * LEVELS**2).all()) else LEVELS // 2
@@ -117,12 +121,12 @@ class _Int8Recurrence(nn.Module):
 
 
 class Int8GRU(_Int8Recurrence):
-    """A layer of gated recurrent units over [N, T, I], its two projections in bytes, its gates as they were."""
+    """A layer of gated recurrent units over [N, T, I], with its two projections in bytes."""
 
     num_states = 1
 
     def run(self, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Outputs [N, T, H] and the state after them, from a state of one tensor [N, H]."""
+        """Outputs [N, T, H] and the last state, from a first state of one tensor [N, H]."""
         [hidden] = state
         outputs = []
         for from_input in self.input(inputs).unbind(dim=1):
@@ -132,7 +136,7 @@ class Int8GRU(_Int8Recurrence):
 
 
 class Int8LSTM(_Int8Recurrence):
-    """A layer of long short-term memory over [N, T, I], its two projections in bytes:
+    """A layer of long short-term memory over [N, T, I], with its two projections in bytes.
 
     `c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`, `h' = sigmoid(o) * tanh(c')`, with i, f, g, o = W x + U h.
     """
@@ -140,7 +144,7 @@ class Int8LSTM(_Int8Recurrence):
     num_states = 2
 
     def run(self, inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Outputs [N, T, H] and the state after them, from a state of two tensors [N, H]."""
+        """Outputs [N, T, H] and the last state, from a first state of two tensors [N, H]."""
         hidden, cell = state
         outputs = []
         for from_input in self.input(inputs).unbind(dim=1):

@@ -1,13 +1,13 @@
-"""Products with a matrix that every step of a recurrence shares, and their gradients as one product.
+"""Products with a matrix that all steps of a recurrence share, and their gradients as a single product.
 
-A recurrence multiplies T times by the same weight, `y_t = x_t W`. Autograd alone writes a gradient of W's size in each
-step and adds it to the last: T products of few rows, T passes over all of W. Inside `gradients_at_once` the steps keep
+A recurrence multiplies T times by the same weight, `y_t = x_t W`. Autograd writes a gradient of W's size in each step
+and adds it to the sum: T products of few rows, T passes over all of W. Inside `gradients_at_once` the steps keep
 their x_t and dy_t instead, and
 
     dW = sum_t x_t^T dy_t = [x_1; ...; x_T]^T [dy_1; ...; dy_T]
 
-is one product after the last step's gradient. The same holds for keys and values [B, S, K], which a sentence's steps
-share. The weight is copied once for all steps (`nmt.kernels.packed`), and once more for their gradients.
+is a single product after the gradients of all steps. The same holds for keys and values [B, S, K], which the steps of
+a sentence share. The weight is copied once for all steps (`nmt.kernels.packed`), and once more for their gradients.
 """
 
 from collections.abc import Hashable, Iterator
@@ -21,21 +21,21 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nmt.kernels.choice import product_type, widened
+from nmt.kernels.choice import product_type, promote
 from nmt.kernels.packed import Map, map_of, pooled_map, same
 
 
 class _Gathered:
-    """The steps of a recurrence that share one tensor and one bias (or none).
+    """The steps of a recurrence that share a tensor and a bias (or none).
 
-    It holds the tensor [..., I, O], or [..., O, I] where `transposed`; how to multiply by it; and, for its gradient,
-    the steps' inputs and the gradients of their outputs.
+    Holds the tensor [..., I, O], or [..., O, I] if `transposed`; the maps that multiply by it; and, for its gradient,
+    the inputs of the steps and the gradients of their outputs.
     """
 
     def __init__(self, shared: Tensor, transposed: bool) -> None:
         self.inputs: list[Tensor] = []
         self.grads: list[Tensor] = []
-        self._pass = -1  # the backward pass that they are of
+        self._pass = -1  # the backward pass that inputs and grads belong to
         self.dtype = product_type(shared)
         self._rows = shared.detach() if transposed else shared.detach().transpose(-2, -1)  # [..., O, I]
 
@@ -50,8 +50,11 @@ class _Gathered:
         return _map(self._rows.transpose(-2, -1), self.dtype)
 
     def add(self, x: Tensor, grad: Tensor) -> None:
-        """Keep a step's input and the gradient of its output. What a pass has left that asked for no gradient of the
-        shared tensor is dropped first: it is no part of this one."""
+        """Keep the input of a step and the gradient of its output.
+
+        Entries of an earlier pass are dropped first: they are left over if that pass asked for no gradient of the
+        tensor.
+        """
         this_pass = torch._C._current_graph_task_id()
         if this_pass != self._pass:
             self.inputs, self.grads, self._pass = [], [], this_pass
@@ -59,36 +62,37 @@ class _Gathered:
         self.grads.append(grad)
 
     def forget(self) -> None:
-        """Let go of what was laid out: the graph keeps this object, and there may be many, one for each part of a
-        target that is computed again. What is needed once more is laid out once more."""
+        """Free the laid-out copies, which are made again if needed.
+
+        The graph keeps this object, and with gradient checkpointing there is an object for each segment of a target.
+        """
         for laid_out in ("ahead", "back"):
             self.__dict__.pop(laid_out, None)
 
     def take(self) -> tuple[Tensor, Tensor]:
-        """Both, [..., T, I] and [..., T, O] over all steps; nothing is kept."""
+        """The inputs [..., T, I] and gradients [..., T, O] of all steps; both lists are emptied."""
         joined = torch.cat(self.inputs, dim=-2), torch.cat(self.grads, dim=-2)
         self.inputs, self.grads = [], []
         return joined
 
 
 def _map(rows: Tensor, dtype: torch.dtype) -> Map:
-    """`x W^T`, for one W [O, I] or for one of each sentence [B, O, I], which has no bias."""
+    """`x W^T` for W [O, I], or for a W per sentence [B, O, I], which has no bias."""
     if rows.dim() == 2:
         return map_of(rows, dtype)
     columns = rows.to(dtype).transpose(-2, -1)
     return lambda x, _: x.to(dtype) @ columns
 
 
-# The shared tensors met so far in the block: by what they are and how they are used, the tensor and its bias (kept, so
-# that no others take their place), what its steps have in common, and the token that ties each step to the node which
-# takes the gradient.
+# For each shared tensor used in the block, by its key and use: the tensor and its bias, so that their memory is not
+# reused; the data that its steps share; and the token that connects each step to the node that takes the gradient.
 _Pool = dict[Hashable, tuple[Any, _Gathered, Tensor]]
 _pool: ContextVar[_Pool | None] = ContextVar("pool", default=None)
 
 
 @contextmanager
 def gradients_at_once(active: bool = True) -> Iterator[None]:
-    """Inside the block, `fast_linear` and `product` compute the gradient of what they share once, for all calls."""
+    """Inside the block, `fast_linear` and `product` compute the gradient of a shared tensor once for all calls."""
     pool: _Pool | None = {} if active and torch.is_grad_enabled() else None
     token = _pool.set(pool)
     try:
@@ -100,7 +104,7 @@ def gradients_at_once(active: bool = True) -> Iterator[None]:
 
 
 def fast_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x W^T + b`, for x [N, I] or [B, T, I], weight [O, I]."""
+    """`x W^T + b` for x [N, I] or [B, T, I] and weight [O, I]."""
     if not _at_once(weight):
         packed = pooled_map(weight)
         return F.linear(x, weight, bias) if packed is None else packed(x, bias)
@@ -108,8 +112,10 @@ def fast_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 def product(x: Tensor, shared: Tensor, *, transposed: bool = False) -> Tensor:
-    """`x M`, or `x M^T` where `transposed`: x [..., T, I], and M [..., I, O] (or [..., O, I]) of the same leading
-    dimensions."""
+    """`x M` for x [..., T, I] and M [..., I, O], or with `transposed` `x M^T` for M [..., O, I].
+
+    x and M have the same leading dimensions.
+    """
     if not _at_once(shared):
         return x @ (shared.transpose(-2, -1) if transposed else shared)
     return _step(x, shared, None, transposed=transposed)
@@ -132,14 +138,14 @@ def _step(x: Tensor, shared: Tensor, bias: Tensor | None, *, transposed: bool) -
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` by `fast_linear` above: for the maps that a step of a recurrence applies."""
+    """`nn.Linear` by `fast_linear`, for the maps in a step of a recurrence."""
 
     def forward(self, x: Tensor) -> Tensor:
         return fast_linear(x, self.weight, self.bias)
 
 
 class _Shared(torch.autograd.Function):
-    """The node that all steps depend on, so that its gradient is asked for after all of theirs."""
+    """The node that all steps depend on, so that its gradient is computed after theirs."""
 
     @staticmethod
     def forward(
@@ -154,7 +160,7 @@ class _Shared(torch.autograd.Function):
         inputs, grads = ctx.gathered.take()
         ctx.gathered.forget()
         left, right = (grads, inputs) if ctx.transposed else (inputs, grads)
-        # In the type of the products; autograd takes it to that of the tensors.
+        # In the type of the products; autograd converts it to that of the tensors.
         return left.transpose(-2, -1) @ right, grads.sum(dim=0) if ctx.has_bias else None, None, None
 
 
@@ -169,9 +175,9 @@ class _Step(torch.autograd.Function):
         gathered: _Gathered,
     ) -> Tensor:
         x = x.to(gathered.dtype)
-        ctx.save_for_backward(x, shared)  # the latter so that a change of it before the gradient is an error
+        ctx.save_for_backward(x, shared)  # shared: so that changing it before the gradient is an error
         ctx.gathered = gathered
-        return widened(gathered.ahead(x, bias))
+        return promote(gathered.ahead(x, bias))
 
     @staticmethod
     @once_differentiable

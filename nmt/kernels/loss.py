@@ -1,4 +1,4 @@
-"""The output layer and its loss as one function, computed for some rows at a time, with its gradient."""
+"""Output layer and loss as one function, computed for a few rows at a time, with its gradient."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.kernels.choice import product_type, widened
+from nmt.kernels.choice import product_type, promote
 from nmt.kernels.packed import map_of
 
-ROWS = 512  # of each pass, whose logits exist at once on a CPU
-LOGITS = 2**25  # that exist at once on a GPU, which is faster with large products
-MANY_ROWS = 1024  # from which on it pays to lay the weight out for the products of all parts
+ROWS = 512  # rows of each pass with logits in memory at a time
+LOGITS = 2**25  # logits in memory at a time on a GPU, which is faster with large products
+MANY_ROWS = 1024  # from this number on, it pays to lay the weight out once for all parts
 
 
 def linear_cross_entropy(
@@ -23,12 +23,12 @@ def linear_cross_entropy(
     *,
     label_smoothing: float,
 ) -> tuple[Tensor, Tensor]:
-    """Label-smoothed cross-entropy of `features W^T + b` against targets, and the plain one: two sums, in nats.
+    """Label-smoothed and plain cross-entropy of `features W^T + b` against targets: two sums, in nats.
 
         sum_i (1-e) * -log p_i(y_i) + e * mean_v -log p_i(v)        sum_i -log p_i(y_i)        p_i = softmax(W r_i + b)
 
-    features [N, R], weight [V, R], bias [V], targets [N]; counted [N]: which rows are summed over, None: all. Only the
-    first has a gradient, which the forward pass computes beside it, some rows at a time:
+    features [N, R], weight [V, R], bias [V], targets [N]; counted [N]: True for rows of the sums, None for all rows.
+    Only the first sum has a gradient. The forward pass computes it too, some rows at a time:
 
         d/d logits_i = p_i - (1-e) onehot(y_i) - e/V
     """
@@ -45,16 +45,16 @@ def linear_r_drop(
     label_smoothing: float,
     alpha: float,
 ) -> tuple[Tensor, Tensor]:
-    """R-Drop's loss (`nmt.training.losses.r_drop`) of the logits `features W^T + b` of two passes, and the mean of
-    their plain cross-entropies: two sums, in nats.
+    """Loss of R-Drop and mean of plain cross-entropies, for the logits `features W^T + b` of two passes.
 
-    features [2, N, R], one pass after the other, weight [V, R], bias [V], targets [N], counted [N] as above. Only the
-    first has a gradient, which the forward pass computes beside it, some rows of either pass at a time. With the
-    passes' distributions p and q and `d = log p - log q`, by p's logits it is
+    Returns two sums, in nats (see `nmt.training.losses.r_drop`). features [2, N, R] by pass, weight [V, R], bias [V],
+    targets [N], counted [N] as above. Only the first sum has a gradient. The forward pass computes it too, `ROWS`
+    rows of both passes at a time. With the distributions p and q of the passes and `d = log p - log q`, the gradient
+    by the logits of p is
 
         1/2 (p - (1-e) onehot(y) - e/V) + alpha/4 (p * (d - sum_v p_v d_v) + p - q)
 
-    and by q's the same with p and q exchanged.
+    and by the logits of q the same with p and q exchanged.
     """
     return _loss(features, weight, bias, counted, targets, label_smoothing, alpha=alpha)
 
@@ -62,8 +62,8 @@ def linear_r_drop(
 def _loss(
     features: Tensor, weight: Tensor, bias: Tensor, counted: Tensor | None, *rest: Any, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    features = widened(features)
-    if counted is not None:  # the other rows become zeros, and so do their gradients
+    features = promote(features)
+    if counted is not None:  # other rows and their gradients become zeros
         counted = counted.to(features.dtype)
         features = features * counted.unsqueeze(1)
     inputs = (features, weight, bias)
@@ -72,7 +72,7 @@ def _loss(
 
 
 def _total(rows: Tensor, counted: Tensor | None) -> Tensor:
-    """The sum over rows [C, …], each times its number in `counted` [C]; None: all count."""
+    """The sum over rows [C, …], weighted by `counted` [C]; None counts all rows."""
     if counted is None:
         return rows.sum(dim=0)
     with torch.autocast(rows.device.type, enabled=False):
@@ -94,9 +94,9 @@ def _smooth_evenly(
     grad_weight: Tensor,
     grad_bias: Tensor,
 ) -> Tensor:
-    """Subtract from the gradients of all rows what smoothing takes from each piece; returns the sum of all logits.
+    """Subtract the part of smoothing that is equal for all pieces from the gradients; return the sum of all logits.
 
-    Each piece has `num_logits` logits.
+    num_logits: the number of logits per piece.
     """
     feature_sum, weight_sum = features.sum(dim=(0, 1)), weight.sum(dim=0)
     grad_features.sub_(weight_sum, alpha=even)
@@ -106,10 +106,10 @@ def _smooth_evenly(
 
 
 class _LinearLoss(torch.autograd.Function):
-    """The mean over passes [P, N, R] of their cross-entropies, and where `alpha` is above 0 the divergences of two.
+    """The mean of the cross-entropies of passes [P, N, R], and if `alpha` > 0 the divergences of two passes.
 
-    Gradients are kept for the sum over passes. What smoothing adds is the same for every piece: it is added to the
-    sums. Rows that are not counted are zeros, and what their gradients are does not matter.
+    Gradients are kept for the sum over passes. Smoothing adds the same gradient to every piece, so it is added to the
+    sums. Rows that do not count are zeros, and their gradients do not matter.
     """
 
     @staticmethod
@@ -148,7 +148,7 @@ class _LinearLoss(torch.autograd.Function):
             places = answers.repeat(num_passes).unsqueeze(1)
             nll -= _total(log_probs.gather(1, places).squeeze(1), counts)
             if label_smoothing:
-                spread += _total(logits[:, 0] - log_probs[:, 0], counts)  # of the logarithms of the norms
+                spread += _total(logits[:, 0] - log_probs[:, 0], counts)  # the sum of the log normalizers
             if alpha:
                 difference = torch.sub(log_probs, log_probs.roll(len(answers), dims=0), out=scratch)
                 own = (log_probs.exp() * difference).sum(dim=1, keepdim=True)  # KL(p|q), then KL(q|p)

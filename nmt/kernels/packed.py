@@ -1,10 +1,10 @@
 """Products of few rows with a weight that many of them share, copied once into the order that the processor reads.
 
-A product `x W^T` copies W into that order, piece by piece, before it multiplies. With thousands of rows this costs
-nothing; with the few rows of a recurrence's or a search's step it is a third of the time and more.
+A product `x W^T` copies W into that order, block by block, before it multiplies. With thousands of rows this costs
+nothing. With the few rows of a step of a recurrence or a search it is a third of the time or more.
 
-oneDNN takes longer than a small product to begin one, and plans anew for each number of rows. So large weights alone
-are packed, and a search, whose beams come in every size, rounds its rows up to few sizes.
+oneDNN takes longer to start than a small product takes, and plans anew for each number of rows. So only large weights
+are packed, and a search, which has beams of all sizes, rounds its rows up to few sizes.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -18,23 +18,22 @@ from torch.nn import functional as F
 
 from nmt.kernels.choice import fast, product_type
 
-# x [..., I] and a bias [O] or None to `x W^T + b` [..., O].
+# Maps x [..., I] and a bias [O] or None to `x W^T + b` [..., O].
 Map = Callable[[Tensor, Tensor | None], Tensor]
 
-LARGE = 2**17  # numbers in a weight: below this, packing costs more than it saves
+LARGE = 2**17  # elements of a weight: below this, packing costs more than it saves
 
-# The weights met so far in the block: by what they are, the weight itself (kept, so that no other takes its place)
-# and its map; None where it is not packed.
+# For each weight used in the block, by the key of `same`: the weight, so that its memory is not reused, and its
+# map, or None if it is not packed.
 _Pool = dict[Hashable, tuple[Tensor, Map | None]]
 _pool: ContextVar[_Pool | None] = ContextVar("packed", default=None)
 
 
 def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
-    """The map `x W^T + b` of a weight W [O, I], copied into the processor's order where it is large and torch can;
-    without gradient.
+    """The map `x W^T + b` of a weight W [O, I], without gradient; W is packed if it is large and torch can.
 
-    Elsewhere (on another device, in another type than float32 and, on some CPUs, bfloat16, or without oneDNN) it is
-    `F.linear`. It computes in `dtype`; None is autocast's, or the weight's own type.
+    The map is `F.linear` on another device than the CPU, in another type than float32 (and, on some CPUs, bfloat16),
+    and without oneDNN. It computes in `dtype`; None is the type of autocast, or of the weight.
     """
     dtype = product_type(weight) if dtype is None else dtype
     packs = _packs(weight, dtype)
@@ -64,20 +63,20 @@ def _available(dtype: torch.dtype) -> bool:
     )
 
 
-def padded(num_rows: int) -> int:
-    """The number of rows to compute for: rounded up to an eighth of its power of two."""
+def round_up_rows(num_rows: int) -> int:
+    """The number of rows to compute: `num_rows` rounded up to an eighth of its power of two, at least to 8."""
     step = max(8, 1 << max(0, num_rows.bit_length() - 4))
     return -(-num_rows // step) * step
 
 
 def map_of_any_rows(weight: Tensor) -> Map:
-    """As `map_of`, where each call may have another number of rows."""
+    """`map_of` for calls with different numbers of rows."""
     packed = map_of(weight)
 
     def product(x: Tensor, bias: Tensor | None) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         num_rows = len(rows)
-        rows = F.pad(rows, (0, 0, 0, padded(num_rows) - num_rows))
+        rows = F.pad(rows, (0, 0, 0, round_up_rows(num_rows) - num_rows))
         return packed(rows, bias)[:num_rows].view(*x.shape[:-1], len(weight))
 
     return product
@@ -85,7 +84,7 @@ def map_of_any_rows(weight: Tensor) -> Map:
 
 @contextmanager
 def packed_weights() -> Iterator[None]:
-    """Inside the block, without gradients, `linear` packs each large weight once; weights must not change there."""
+    """Inside the block, without gradients, `fast_linear` packs each large weight once. Weights must not change."""
     token = _pool.set({})
     try:
         yield
@@ -94,7 +93,10 @@ def packed_weights() -> Iterator[None]:
 
 
 def pooled_map(weight: Tensor) -> Map | None:
-    """The packed map of a large weight [O, I] inside `packed_weights`; None outside, with gradients, or without one."""
+    """The packed map of a large weight [O, I] inside `packed_weights`.
+
+    None outside the block, with gradients, and for a weight that is small or cannot be packed.
+    """
     pool = _pool.get()
     if pool is None or torch.is_grad_enabled() or weight.numel() < LARGE:
         return None
@@ -106,5 +108,5 @@ def pooled_map(weight: Tensor) -> Map | None:
 
 
 def same(tensor: Tensor) -> Hashable:
-    """A key that two living tensors share only if they are the same memory with the same shape and strides."""
+    """A key that two living tensors share only if they have the same memory, shape and strides."""
     return tensor.data_ptr(), tensor.shape, tensor.stride()
