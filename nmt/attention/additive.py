@@ -1,4 +1,4 @@
-"""Scores by a hidden layer: `v^T tanh(…)`."""
+"""Additive attention: scores by a hidden layer, `v^T tanh(…)`."""
 
 import math
 from typing import Any
@@ -12,8 +12,8 @@ from nmt import kernels
 from nmt.attention.base import Attended, Attention, Normalizer
 from nmt.config.types import Count, Positive
 
-CHUNK = 2**19  # elements of [B, C, S, A] that are held at once: 2 MB of float32, about a core's cache
-WHOLE = 2**23  # elements up to which the plain form is faster: it need not compute them twice
+CHUNK = 2**19  # most elements of a chunk [B, C, S, A]: 2 MB of float32, about a core's cache
+WHOLE = 2**23  # up to this many elements the plain form is faster: it does not compute them twice
 
 
 class AdditiveAttention(Attention):
@@ -64,8 +64,8 @@ class NormedAdditiveAttention(AdditiveAttention):
 class ConcatAttention(Attention):
     """`e_tj = v^T tanh(W [q_t; h_j])` (Luong et al. 2015, section 3.1). `size` is the width of v.
 
-    W [size, query_size + key_size] is one matrix; its columns for h are applied once a sentence. As a function
-    this equals the additive score with `W = [W U]`: what differs between the two papers is the wiring.
+    W [size, query_size + key_size] is a single matrix. Its columns for h are applied once per sentence. The function
+    equals the additive score with `W = [W U]`; the two papers differ in the wiring.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class ConcatAttention(Attention):
 
 
 class CoverageAttention(AdditiveAttention):
-    """Additive scores that know what each source position has received so far (Tu et al. 2016, section 3.1).
+    """Additive scores that depend on the attention that a source position has received (Tu et al. 2016, section 3.1).
 
         e_tj = v^T tanh(W q_t + U h_j + z C_{t-1,j})       C_tj = C_{t-1,j} + a_tj / Phi_j       C_0 = 0
 
-    Linguistic coverage: `Phi_j = N sigmoid(u_f^T h_j)`, how many target pieces position j is worth, with
-    N = `max_fertility` (eq. 9, N = 2 there). Where `max_fertility` is None Phi_j is 1: attention is simply
-    summed. C is a value in the decoder's state.
+    The fertility `Phi_j = N sigmoid(u_f^T h_j)` is the number of target pieces that position j is worth, with N =
+    `max_fertility` (eq. 9, N = 2 in the paper). If `max_fertility` is None, Phi_j is 1 and C is the plain sum of
+    weights. C is part of the decoder's state.
     """
 
     must_step = True
@@ -121,7 +121,7 @@ class CoverageAttention(AdditiveAttention):
             self.fertility_projection = nn.Linear(key_size, 1, bias=False)  # u_f
 
     def project_keys(self, states: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Keys [B, S, A], and 1 / Phi [B, S] (None where it is 1)."""
+        """Keys [B, S, A] and 1 / Phi [B, S] (None if Phi is 1)."""
         keys = self.key_projection(states)
         if self.max_fertility is None:
             return keys, None
@@ -151,7 +151,7 @@ class CoverageAttention(AdditiveAttention):
 
 
 def best_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """`additive_score` by whichever form suits the size: in chunks where the whole would be large."""
+    """Compute `additive_score` in chunks if the whole [B, T, S, A] would be large, else by the plain form."""
     whole = query.size(1) == 1 or query.size(1) * keys.numel() <= WHOLE
     return additive_score(query, keys, v) if whole else chunked_additive_score(query, keys, v)
 
@@ -159,21 +159,21 @@ def best_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 def additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """`v^T tanh(q_t + k_j)` for projected queries [B, T, A] and keys [B, S, A]. Returns [B, T, S].
 
-    The plain form: holds a [B, T, S, A] tensor, and keeps it for the gradient.
+    The plain form: holds a [B, T, S, A] tensor and keeps it for the gradient.
     """
     return (query.unsqueeze(2) + keys.unsqueeze(1)).tanh_() @ v
 
 
 def chunked_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """`additive_score`, a few target positions at a time, so that memory does not grow as T * S * A.
+    """Compute `additive_score` for a few target positions at a time, so that memory does not grow as T * S * A.
 
-    The gradient computes each chunk's hidden layer again.
+    The gradient computes the hidden layer of a chunk again.
     """
     return _ChunkedAdditiveScore.apply(query, keys, v)
 
 
 def _chunks(query: Tensor, keys: Tensor) -> list[slice]:
-    """Slices of target positions whose [B, C, S, A] hidden layer has at most `CHUNK` elements (or C is 1)."""
+    """Slices of target positions. The hidden layer [B, C, S, A] of a slice has at most `CHUNK` elements, or C is 1."""
     size = max(1, CHUNK // max(1, keys.numel()))
     return [slice(start, start + size) for start in range(0, query.size(1), size)]
 
@@ -193,7 +193,7 @@ class _ChunkedAdditiveScore(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, keys, v = ctx.saved_tensors
-        # Under autocast some are in half precision, which loses much of a sum over many chunks.
+        # Under autocast some inputs are in half precision, which is too coarse for a sum over many chunks.
         wide = torch.promote_types(v.dtype, torch.float32)
         grad_query = torch.empty_like(query)
         grad_keys, grad_v = (torch.zeros_like(each, dtype=wide) for each in (keys, v))

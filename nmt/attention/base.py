@@ -1,4 +1,4 @@
-"""The base class of attention mechanisms: scores, the weights that they become, and the context."""
+"""The base class of attention mechanisms: scores, weights and the context."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,8 +17,8 @@ Normalizer = Callable[[Tensor, Tensor], Tensor]  # scores [..., S], mask: weight
 class Attended(NamedTuple):
     """context [B, T, M] = sum_j weights_tj values_j, and the weights [B, T, S] over real positions.
 
-    heads [B, K, T, S]: each head's weights where there are several, `weights` being their mean; else None.
-    past [B, T, ...]: what the next step must know of this one (see `Attention.init_past`); None for most.
+    heads [B, K, T, S]: the weights of each head if there are several (`weights` is their mean), else None. past
+    [B, T, ...]: input of the next step (see `Attention.init_past`); None for most mechanisms.
     """
 
     context: Tensor
@@ -28,18 +28,18 @@ class Attended(NamedTuple):
 
 
 class Attention(nn.Module, ABC):
-    """One mechanism. Nothing is remembered on `self` between calls: project the keys once, then pass them.
+    """An attention mechanism. Nothing is remembered on `self` between calls: project the keys once, then pass them.
 
-    `normalizer(scores, mask)` turns scores over `temperature` into weights: softmax, or a sparse one of
-    `nmt.attention.masks`. A decoder may set `dropout`, which in training drops weights out of the context; the weights
-    that are returned and remembered are those before. Raises ValueError unless `temperature > 0`.
+    `normalizer(scores, mask)` turns scores divided by `temperature` into weights: softmax, or a sparse function of
+    `nmt.attention.masks`. A decoder may set `dropout`, which in training drops weights out of the context. The
+    weights that `forward` returns are those before dropout.
     """
 
-    must_step = False  # whether a step's scores depend on the weights of the steps before
-    # Whether it is a score of a query and a state alone, so that others can build on it
+    must_step = False  # True if scores depend on the weights of earlier steps
+    # True if `score` depends only on query and key, so that local and multi-head attention can wrap it
     is_content_score = True
     override: Override | None = None  # set on an instance by `nmt.attention.overriding`
-    needs_documents = False  # whether it reads the sentences of a document, of encoder=hierarchical
+    needs_documents = False  # True if it reads the sentences of a document (encoder=hierarchical)
 
     def __init__(
         self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer
@@ -50,23 +50,23 @@ class Attention(nn.Module, ABC):
         self.dropout: nn.Module = nn.Identity()
 
     def project_keys(self, states: Tensor) -> Any:
-        """What of the encoder states [B, S, key_size] can be computed once a sentence. Returns [B, S, K].
+        """Project encoder states [B, S, key_size] to keys [B, S, K]. Called once per sentence.
 
-        A mechanism may return another plain container of tensors that have B first.
+        A mechanism may return another plain container of tensors with B first.
         """
         return states
 
     def project(self, encoded: Any) -> Any:
-        """The keys of an encoder's output, a batch of `nmt.encoders.Encoded`."""
+        """Keys for the output `encoded` of an encoder (`nmt.encoders.Encoded`)."""
         return self.project_keys(encoded.states)
 
     def init_past(self, mask: Tensor) -> Tensor | None:
-        """What a mechanism that remembers earlier steps knows before the first [B, ...]; None for the others."""
+        """The `past` before the first step [B, ...] of a mechanism that remembers earlier steps; None for others."""
         return None
 
     @property
     def gives_zeros(self) -> bool:
-        """Whether the weight of a real position becomes exactly zero, without a gradient, where its score is low."""
+        """True if a real position with a low score gets a weight of exactly zero, without a gradient."""
         weights = self.normalizer(torch.tensor([0.0, 9.0]), torch.ones(2, dtype=torch.bool))
         return bool((weights == 0).any())
 
@@ -104,8 +104,8 @@ class Attention(nn.Module, ABC):
     ) -> Attended:
         """Attend with query [B, T, query_size] to values [B, S, M] under mask [B, S] (True is real).
 
-        positions [B, T]: the target position t of each query, from 0. past [B, T, ...]: what came out of the
-        step before each query.
+        positions [B, T]: the target position t of each query, from 0. past [B, T, ...]: the `past` that the step
+        before each query returned.
         """
         weights = self.weigh(self.score(query, keys), mask.unsqueeze(1), positions)  # [B, T, S]
         return Attended(self.average(weights, values), weights, None, past)
@@ -114,7 +114,7 @@ class Attention(nn.Module, ABC):
 def content_score(
     content: Callable[..., Attention], *, query_size: int, key_size: int, user: str
 ) -> Attention:
-    """Build the content score that `user` builds on. Raises ValueError for a mechanism that is none."""
+    """Build the content score that `user` wraps. Raises ValueError if the mechanism is not a content score."""
     built = content(query_size=query_size, key_size=key_size)
     if not built.is_content_score:
         raise ValueError(
@@ -124,4 +124,4 @@ def content_score(
 
 
 def no_attention(*, query_size: int, key_size: int) -> None:
-    """The bottleneck baseline: the decoder knows the source by its first state alone (Sutskever et al. 2014)."""
+    """Baseline without attention: the decoder knows the source only through its first state (Sutskever et al. 2014)."""

@@ -1,4 +1,4 @@
-"""Several attentions side by side."""
+"""Multi-head attention over a content score."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +11,11 @@ from nmt.config.types import Count
 
 
 class MultiHeadAttention(Attention):
-    """`c_t = W_o [c_t1; …; c_tK]`, head k attending with `W_qk q_t` to keys `W_kk h_j` and values `W_vk h_j`
-    (Vaswani et al. 2017, 3.2.2; in a recurrent decoder Chen et al. 2018).
+    """`c_t = W_o [c_t1; …; c_tK]`: head k attends with `W_qk q_t` to keys `W_kk h_j` and values `W_vk h_j` (Vaswani
+    et al. 2017, 3.2.2; in a recurrent decoder Chen et al. 2018).
 
-    Each head has query_size / K units. `content` scores them, with parameters of its own shared by the heads:
-    scaled dot products (Vaswani et al.) or additive (Chen et al.). Values are projected with the keys.
+    A head has query_size / K units. `content` builds the score, with parameters that all heads share: scaled dot
+    products (Vaswani et al.) or additive (Chen et al.). `project_keys` projects the values too.
     """
 
     is_content_score = False
@@ -40,7 +40,7 @@ class MultiHeadAttention(Attention):
         self.output_projection = kernels.Linear(query_size, key_size, bias=False)  # W_o
 
     def project_keys(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of each head, [B, K, S, d] each."""
+        """Keys and values of each head, both [B, K, S, …]."""
         keys = self._split(self.key_projection(states))
         projected = self.content.project_keys(keys.flatten(0, 1)).unflatten(0, keys.shape[:2])
         return projected, self._split(self.value_projection(states))

@@ -1,4 +1,4 @@
-"""Scores that are products of a query and a state."""
+"""Multiplicative attention: scores that are products of a query and a state."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from nmt.config.types import Positive
 
 
 class DotAttention(Attention):
-    """`e_tj = q_t^T h_j` (Luong et al. 2015, section 3.1). Raises ValueError where the two sizes differ."""
+    """`e_tj = q_t^T h_j` (Luong et al. 2015, section 3.1). Raises ValueError if the two sizes differ."""
 
     def __init__(
         self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer
@@ -33,7 +33,7 @@ class DotAttention(Attention):
 class ScaledDotAttention(DotAttention):
     """`e_tj = q_t^T h_j / sqrt(d)`, d = query_size (Vaswani et al. 2017, eq. 1).
 
-    The scores of unscaled products have variance d, which saturates the softmax where d is large.
+    Unscaled products have variance d, which saturates the softmax if d is large.
     """
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
@@ -59,8 +59,10 @@ class GeneralAttention(Attention):
 
 
 class ScaledGeneralAttention(GeneralAttention):
-    """`e_tj = g q_t^T W h_j` with a learned scalar g, 1 at first: `scaled_luong` of the TensorFlow NMT tutorial
-    (`LuongAttention(scale=True)`)."""
+    """`e_tj = g q_t^T W h_j` with a learned scalar g that starts at 1.
+
+    This is `scaled_luong` of the TensorFlow NMT tutorial (`LuongAttention(scale=True)`).
+    """
 
     def __init__(
         self, *, query_size: int, key_size: int, temperature: Positive, normalizer: Normalizer

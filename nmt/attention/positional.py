@@ -1,4 +1,4 @@
-"""Mechanisms that look at positions: location scores, and attention within a window (Luong et al. 2015)."""
+"""Attention by position: location scores, and local attention within a window (Luong et al. 2015)."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from nmt.config.types import Count, Positive
 class LocationAttention(Attention):
     """`e_t = W q_t`: scores from the target state alone (Luong et al. 2015, 3.1, location).
 
-    W has a row for each of `max_positions` source positions; those beyond have weight 0, as in the paper.
+    W has a row for each of `max_positions` source positions; later positions have weight 0, as in the paper.
     """
 
     is_content_score = False
@@ -43,8 +43,8 @@ class LocalAttention(Attention):
     """Attention within `window` D source positions of a centre p_t (Luong et al. 2015, section 3.2).
 
     `a_tj` is the weight that the content score gives j among the real positions with `|j - p_t| <= D`, and 0
-    elsewhere. Positions are counted from 0. All scores are computed: for sentences, a dense product with a mask
-    is faster than a gather. Temperature and normaliser are the content score's.
+    elsewhere. Positions are counted from 0. All scores are computed: for sentences, a dense product with a mask is
+    faster than a gather. Temperature and normalizer are those of the content score.
     """
 
     is_content_score = False
@@ -64,7 +64,7 @@ class LocalAttention(Attention):
 
     @abstractmethod
     def centres(self, query: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
-        """p_t [B, T] for queries [B, T, query_size] at positions [B, T] in sources of lengths [B]."""
+        """Centres p_t [B, T] for queries [B, T, query_size] at positions [B, T] in sources of lengths [B]."""
 
     def project_keys(self, states: Tensor) -> Any:
         return self.content.project_keys(states)
@@ -89,12 +89,12 @@ class LocalAttention(Attention):
         return Attended(self.average(weights, values), weights, None, past)
 
     def factor(self, distance: Tensor) -> Tensor | None:
-        """What weights are multiplied by [B, T, S], given how far each position is from the centre; None for 1."""
+        """Factor of the weights [B, T, S], given the distance of each position from the centre; None is 1."""
         return None
 
 
 class MonotonicLocalAttention(LocalAttention):
-    """`local_m`: `p_t = t`, and the last real position beyond the source's end."""
+    """`local_m`: `p_t = t`, or the last real position if t is beyond the end of the source."""
 
     def centres(self, query: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
         return torch.minimum(positions, lengths.unsqueeze(1) - 1)
@@ -105,7 +105,7 @@ class PredictiveLocalAttention(LocalAttention):
 
         a_tj = softmax_j(e_t) exp(-(j - p_t)^2 / (2 sigma^2))        sigma = D / 2
 
-    The one mechanism whose weights sum to less than one, as published.
+    As published, its weights sum to less than 1, unlike those of any other mechanism.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class PredictiveLocalAttention(LocalAttention):
 
     def centres(self, query: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
         score = self.position_score(torch.tanh(self.position_projection(query))).squeeze(-1)  # [B, T]
-        # bfloat16 has only whole numbers above 128, and not all of them above 256.
+        # bfloat16 has no fractions above 128, and not all whole numbers above 256.
         share = torch.sigmoid(score.to(torch.promote_types(score.dtype, torch.float32)))
         return lengths.unsqueeze(1) * share
 

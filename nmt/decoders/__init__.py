@@ -1,4 +1,4 @@
-"""Decoders: one class a kind, from encoder states to the features that the output layer reads."""
+"""Decoders: from encoder states to the features that the output layer reads."""
 
 from nmt.decoders.base import Decoder, DecoderStep, Read
 from nmt.decoders.pooling import PoolingDecoder

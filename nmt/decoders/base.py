@@ -9,9 +9,9 @@ from nmt.encoders.base import Encoded
 
 
 class Read(NamedTuple):
-    """What the output layer reads under teacher forcing: features [B, T, R]; weights [B, T, S] where asked for.
+    """Input of the output layer under teacher forcing: features [B, T, R]; weights [B, T, S], None if not needed.
 
-    Where there are several heads or layers, `weights` is their mean.
+    `weights` are means over heads, and over layers unless there is an `alignment_layer`.
     """
 
     features: Tensor
@@ -19,7 +19,7 @@ class Read(NamedTuple):
 
 
 class DecoderStep(NamedTuple):
-    """One step of N hypotheses: features [N, R], the state after it, weights [N, S] or None."""
+    """A step of N hypotheses: features [N, R], the next state, weights [N, S] or None."""
 
     features: Tensor
     state: Any
@@ -27,15 +27,16 @@ class DecoderStep(NamedTuple):
 
 
 class Decoder(nn.Module, ABC):
-    """Predicts each target piece from those before it and from the encoded source.
+    """Predicts each target piece from the pieces before it and from the encoded source.
 
-    It reads its own or a shared embedding of pieces, `embedding(tgt)` [B, T, E]. Nothing is remembered on `self`
-    between calls: what was decoded so far is the state, a value that goes in and comes out.
+    `embedding(tgt)` [B, T, E] embeds pieces; the encoder may share it. Nothing is remembered on `self` between calls:
+    the state is passed in and returned.
 
-    features_size: R, the width of what the output layer reads. alignment_layer: the layer whose weights are read as
-    the alignment; None is the mean over all. max_length: the most target pieces, BOS included; None is any number.
-    needs_documents: whether it needs the sentences of a document. reads_summary: whether it reads the encoder's
-    summary.
+    features_size: R, the width of the features.
+    alignment_layer: the layer that alignments are read from; None for the mean over all layers.
+    max_length: the most target pieces, BOS included; None for no limit.
+    needs_documents: True if it needs the sentences of a document.
+    reads_summary: True if it reads the encoder's summary.
     """
 
     needs_documents = False
@@ -47,7 +48,7 @@ class Decoder(nn.Module, ABC):
     @property
     @abstractmethod
     def has_attention(self) -> bool:
-        """Whether it has an attention."""
+        """True if the decoder has an attention."""
 
     @property
     @abstractmethod
@@ -56,7 +57,7 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def prepare(self, encoded: Encoded) -> Any:
-        """What is computed once a sentence, keys above all: the memory, a plain container, B first."""
+        """Compute the memory, above all keys, once per sentence. Returns a plain container with B first."""
 
     @abstractmethod
     def unroll(self, memory: Any, tgt_in: Tensor, *, need_weights: bool) -> Read:
@@ -64,12 +65,12 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def attentions(self, memory: Any, tgt_in: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Each layer's and head's weights: cross [B, L, K, T, S] and self [B, L, K, T, T]; None without any."""
+        """Weights by layer and head: cross [B, L, K, T, S] and self [B, L, K, T, T]; None without such an attention."""
 
     @abstractmethod
     def init_state(self, memory: Any) -> Any:
-        """The state before the first step, one hypothesis a sentence: tensors with B first."""
+        """The state before the first step, a hypothesis per sentence: tensors with B first."""
 
     @abstractmethod
     def step(self, tgt_prev: Tensor, state: Any, memory: Any, *, need_weights: bool) -> DecoderStep:
-        """Advance N = B * K hypotheses by one piece: `tgt_prev` [N], the K hypotheses of a sentence adjacent."""
+        """Advance N = B * K hypotheses by one piece; `tgt_prev` [N] has the K hypotheses of a sentence side by side."""

@@ -1,4 +1,4 @@
-"""The pooling decoder: for labels, attention whose question is learned and does not depend on the text."""
+"""The pooling decoder, for labels: the queries of its attention are learned and do not depend on the text."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from nmt.layers.initialisation import initialise_linear
 
 
 class PooledMemory(NamedTuple):
-    """states [B, S, M], their mask [B, S], and the keys that scores are computed against."""
+    """states [B, S, M], mask [B, S], and the keys of the attention."""
 
     states: Tensor
     mask: Tensor
@@ -25,14 +25,13 @@ class PooledMemory(NamedTuple):
 
 
 class PoolingDecoder(Decoder):
-    """Writes a label from a weighted mean of the states, without a recurrence (Yang et al. 2016, 2.2, for a label of
-    one piece).
+    """Writes a label from a weighted mean of the states, without a recurrence (Yang et al. 2016, 2.2).
 
         q_t = W_q E y_{t-1}        c_t = attend(q_t)        r_t = W_r [c_t; E y_{t-1}]
 
-    The first question, asked by the beginning of the sentence, is one vector for all texts; a label of several pieces
-    asks another one after each. `size` is the width of questions. Raises ValueError for an attention that remembers
-    earlier steps, and for none.
+    In the paper a label is a single piece. The first query comes from BOS, so it is the same for all texts; a label
+    of several pieces has another query after each piece. `size` is the width of the queries. Raises ValueError
+    without an attention, and for an attention that remembers earlier steps.
     """
 
     def __init__(
@@ -84,19 +83,19 @@ class PoolingDecoder(Decoder):
         return heads.unsqueeze(1), None
 
     def init_state(self, memory: PooledMemory) -> Tensor:
-        """The position t of the next piece [B], all that this decoder remembers."""
+        """The position t of the next piece [B]: the whole state of this decoder."""
         return torch.zeros(memory.states.size(0), dtype=torch.long, device=memory.states.device)
 
     def step(
         self, tgt_prev: Tensor, state: Tensor, memory: PooledMemory, *, need_weights: bool
     ) -> DecoderStep:
-        beside = (memory.states.size(0), -1)  # [B, N / B]: a sentence's hypotheses share its states
+        beside = (memory.states.size(0), -1)  # [B, N / B]: the hypotheses of a sentence share its states
         features, attended = self._read(memory, self.embedding(tgt_prev.view(beside)), state.view(beside))
         weights = attended.weights.flatten(0, 1) if need_weights else None
         return DecoderStep(features.flatten(0, 1), state + 1, weights)
 
     def _read(self, memory: PooledMemory, embedded: Tensor, positions: Tensor) -> tuple[Tensor, Attended]:
-        """Readouts [B, T, E] of embedded pieces [B, T, E] at positions [B, T]."""
+        """Readouts [B, T, E] and attention of embedded pieces [B, T, E] at positions [B, T]."""
         attended = self.attention(
             self.query(embedded), memory.keys, memory.states, memory.mask, positions=positions, past=None
         )

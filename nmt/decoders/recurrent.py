@@ -1,4 +1,4 @@
-"""The recurrent decoder: a stack of GRU or LSTM layers with an attention, in one of the wirings of `wirings.py`."""
+"""The recurrent decoder: GRU or LSTM layers and an attention, connected by a wiring (`wirings.py`)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,14 +19,14 @@ from nmt.layers.embedding import Embedding
 class RecurrentDecoder(Decoder):
     """Embeddings, a wiring of recurrence and attention, and its readouts r_1..r_T.
 
-    Each layer starts from `s_0 = tanh(W_s summary)` (Bahdanau et al. 2015, A.2.2, which takes the backward direction
-    alone); an LSTM's cell starts from a projection of its own, without tanh. Where the encoder has no summary, the
-    mean of its states takes its place. `readout_size`: the width of r_t; None is the embeddings'. `dropout` is on
-    embeddings, between layers and on readouts; with `variational` the units dropped are the same at every position
-    (but between layers). `attention_dropout` drops weights out of the contexts. `layer_norm` normalises the readouts.
-    `step` is for decoding: it drops nothing.
+    The layers start from `s_0 = tanh(W_s summary)`; Bahdanau et al. (2015, A.2.2) use only the backward direction.
+    The cell of an LSTM starts from another projection of the summary, without tanh. If the encoder has no summary,
+    the mean of its states is used. `readout_size` is the width of r_t; None for that of the embeddings. `dropout` is
+    on embeddings, between layers and on readouts; with `variational` it drops the same units at every position,
+    except between layers. `attention_dropout` drops weights out of the contexts. `layer_norm` normalises the
+    readouts. `step` is for decoding, without dropout.
 
-    Raises ValueError for a setting that could not take effect.
+    Raises ValueError for a setting without effect.
     """
 
     reads_summary = True

@@ -12,31 +12,32 @@ from nmt.decoders.base import Decoder, DecoderStep, Read
 from nmt.encoders.base import Encoded
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
-from nmt.layers.sublayers import Decoded, DecoderLayer, LayerSettings, recomputed
+from nmt.layers.sublayers import Decoded, DecoderLayer, LayerSettings, run_layer
 from nmt.layers.transformer_attention import KeysValues
 
 
 class TransformerMemory(NamedTuple):
-    """mask: True is a real source token [B, S]; cross: each decoder layer's keys and values of the source."""
+    """mask [B, S]: True is a real source token. cross: keys and values of the source for each decoder layer."""
 
     mask: Tensor
     cross: tuple[KeysValues, ...]
 
 
-# Each layer's keys and values of the t pieces so far, side by side [N, t, 2H].
+# For each layer, keys and values of the t pieces so far, side by side [N, t, 2H].
 TransformerState = tuple[Tensor, ...]
 
 
 class TransformerDecoder(Decoder):
     """Each position attends to those before it and to the encoder's states (Vaswani et al. 2017, 3.1).
 
-    Its width H is the embeddings'; the states may have another. With `pre_norm` a last norm stands above the stack.
-    `positions` adds positions. `dropout` is on embeddings and on what each sublayer adds, `attention_dropout` on
-    attention weights, `activation_dropout` inside the feed-forward layers. `alignment_layer`: the layer, from 0, whose
-    weights, averaged over its heads, are those of `unroll` and `step`; None averages over all layers too. With
-    `gradient_checkpointing` the layers are computed again for the gradient, one at a time.
+    The width H is that of the embeddings; the encoder's states may have another width. With `pre_norm` a last norm
+    follows the stack. `positions` builds the encoding of positions. `dropout` is on embeddings and on the output of
+    each sublayer, `attention_dropout` on attention weights, `activation_dropout` inside the feed-forward layers.
+    `alignment_layer`: the layer, from 0, that gives the weights of `unroll` and `step`, as means over heads; None for
+    means over all layers too. With `gradient_checkpointing` the layers are computed again for the gradient, layer by
+    layer.
 
-    Raises ValueError where there is no such alignment layer.
+    Raises ValueError if `alignment_layer` does not exist.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class TransformerDecoder(Decoder):
         self.positions, self.dropout = positions(size=size), Dropout(dropout)
         self.max_length = getattr(self.positions, "max_length", None)
         self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(num_layers))
-        # Post-norm layers end in a norm of their own; pre-norm layers end in a bare sum.
+        # Post-norm layers end in a norm; pre-norm layers end in a sum.
         self.norm = nn.LayerNorm(size) if pre_norm else nn.Identity()
         self.gradient_checkpointing = gradient_checkpointing
 
@@ -89,7 +90,7 @@ class TransformerDecoder(Decoder):
         return [layer.cross_attention for layer in self.layers]  # type: ignore[misc]
 
     def prepare(self, encoded: Encoded) -> TransformerMemory:
-        # The keys of a sentence are the same at every step, so they are projected once.
+        # Keys do not change between steps, so project them once.
         return TransformerMemory(
             encoded.mask,
             tuple(layer.cross_attention.project_states(encoded.states) for layer in self.layers),  # type: ignore[union-attr,operator]
@@ -104,8 +105,8 @@ class TransformerDecoder(Decoder):
         every = range(len(self.layers))
         _, decoded = self._decode(tgt_in, None, memory, need_self=True, need_cross=every)
         return (
-            _stacked([layer.cross_weights for layer in decoded]),
-            _stacked([layer.self_weights for layer in decoded]),
+            _stack_layers([layer.cross_weights for layer in decoded]),
+            _stack_layers([layer.self_weights for layer in decoded]),
         )
 
     def init_state(self, memory: TransformerMemory) -> TransformerState:
@@ -129,9 +130,9 @@ class TransformerDecoder(Decoder):
         need_self: bool,
         need_cross: Collection[int],
     ) -> tuple[Tensor, list[Decoded]]:
-        """The top [B, T, H] or [N, 1, H] of the stack over tgt [B, T] or, after a state, [N, 1]; and its layers.
+        """Output of the stack and of its layers: [B, T, H] for tgt [B, T], or [N, 1, H] for tgt [N, 1] and a state.
 
-        need_cross: the layers whose cross-attention weights are asked for.
+        need_cross: the layers that must return cross-attention weights.
         """
         first = 0 if state is None else state[0].size(1)
         embedded = self.embedding(tgt) * math.sqrt(self.features_size)
@@ -142,7 +143,7 @@ class TransformerDecoder(Decoder):
             past = None if state is None else state[number]
             needs = {"need_self": need_self, "need_cross": number in need_cross}
             decoded.append(
-                recomputed(
+                run_layer(
                     layer, x, past, memory.cross[number], mask, active=self.gradient_checkpointing, **needs
                 )
             )
@@ -153,10 +154,10 @@ class TransformerDecoder(Decoder):
         return range(len(self.layers)) if self.alignment_layer is None else (self.alignment_layer,)
 
     def _alignment(self, decoded: list[Decoded]) -> Tensor:
-        """The mean [B, T, S] over the heads of those layers that gave cross-attention weights."""
-        return _stacked([layer.cross_weights for layer in decoded]).mean(dim=(1, 2))
+        """The mean [B, T, S] over the heads of the layers that returned cross-attention weights."""
+        return _stack_layers([layer.cross_weights for layer in decoded]).mean(dim=(1, 2))
 
 
-def _stacked(weights: list[Tensor | None]) -> Tensor:
-    """Those layers' weights [B, K, T, S] that there are, as one [B, L, K, T, S]."""
+def _stack_layers(weights: list[Tensor | None]) -> Tensor:
+    """Stack the weights [B, K, T, S] of the layers that have any to [B, L, K, T, S]."""
     return torch.stack([each for each in weights if each is not None], dim=1)

@@ -1,4 +1,4 @@
-"""Recurrent decoders: how the attention is wired to the recurrence.
+"""Wirings of a recurrent decoder: how attention and recurrence are connected.
 
     attend, then update (Bahdanau et al. 2015)     update, then attend (Luong et al. 2015)
         c_t = attend(s_{t-1})                          s_t = RNN(E y_{t-1}, s_{t-1})
@@ -11,9 +11,9 @@
         s_t = RNN'(c_t, s'_t)
         r_t = tanh(W_r [s_t; c_t; E y_{t-1}])
 
-Which score `attend` uses is the attention's business alone. With residual connections, what comes out of the stack,
-the sum over its layers, is s_t (s'_t) in the readout and in a query of the same step; the query s_{t-1} and the second
-transition read the top layer's own state.
+A wiring does not know the score inside `attend`. With residual connections, s_t (s'_t) in the readout and in a query
+of the same step is the output of the stack, the sum over its layers; the query s_{t-1} and the second transition read
+the state of the top layer.
 """
 
 import math
@@ -32,10 +32,12 @@ from nmt.layers.cells import RecurrentStack, State
 
 
 class Memory(NamedTuple):
-    """What a recurrent decoder reads, computed once a sentence.
+    """Input of a recurrent decoder, computed once per sentence.
 
-    states: encoder states [B, S, M]. mask: True is a real source token [B, S]. keys: what scores are computed
-    against [B, S, K] (None without attention). summary: the vector that the first state is made of [B, E].
+    states [B, S, M]: the encoder's states.
+    mask [B, S]: True is a real source token.
+    keys [B, S, K]: the keys of the attention; None without attention.
+    summary [B, E]: the vector that gives the first state.
     """
 
     states: Tensor
@@ -45,8 +47,13 @@ class Memory(NamedTuple):
 
 
 class RecurrentState(NamedTuple):
-    """hidden: the stack's states [N, L, H]; position [N]: t, from 0; fed [N, R]: the readout r_{t-1}, where
-    input feeding wants it; past [N, ...]: what the attention remembers, where it does."""
+    """State of a recurrent decoder.
+
+    hidden [N, L, H]: the states of the stack.
+    position [N]: t, from 0.
+    fed [N, R]: the readout r_{t-1}; None without input feeding.
+    past [N, ...]: the `past` of the attention, or None.
+    """
 
     hidden: State
     position: Tensor
@@ -55,7 +62,7 @@ class RecurrentState(NamedTuple):
 
 
 class Readout(NamedTuple):
-    """readout [N, R] or [B, T, R]; its weights [N, S] or [B, T, S], and each head's [N, K, S] or [B, K, T, S]."""
+    """readout [N, R] or [B, T, R]; its weights [N, S] or [B, T, S]; weights by head [N, K, S] or [B, K, T, S]."""
 
     readout: Tensor
     weights: Tensor | None
@@ -64,7 +71,7 @@ class Readout(NamedTuple):
 
 @dataclass(frozen=True)
 class WiringSettings:
-    """What every wiring is built from. `cell` builds a recurrent layer of given sizes."""
+    """Settings of all wirings. `cell` builds a recurrent layer of given sizes."""
 
     embedding_size: int
     readout_size: int
@@ -79,11 +86,11 @@ class WiringSettings:
 
 
 class Wiring(nn.Module, ABC):
-    """What all wirings share: the recurrence, and attention over the hypotheses of a beam.
+    """The base class of wirings: the recurrence, and attention over the hypotheses of a beam.
 
-    `step` is the equations, one target position; `unroll` runs a whole target under teacher forcing. With
-    `gradient_checkpointing`, about sqrt(T) positions at a time are computed again for the gradient, so that
-    what the positions between keep does not grow with T.
+    `step` computes the equations for one target position; `unroll` runs a whole target under teacher forcing. With
+    `gradient_checkpointing`, about sqrt(T) positions at a time are computed again for the gradient, so that the
+    intermediate results of only one such segment exist at a time.
     """
 
     def __init__(self, settings: WiringSettings, *, input_size: int, features_size: int) -> None:
@@ -102,7 +109,7 @@ class Wiring(nn.Module, ABC):
         self.readout = kernels.Linear(features_size, self.readout_size)
 
     def init_state(self, hidden: State, memory: Memory) -> RecurrentState:
-        """The state before the first step, from the stack's states [B, L, H]."""
+        """The state before the first step, from the states of the stack [B, L, H]."""
         position = torch.zeros(hidden[0].size(0), dtype=torch.long, device=hidden[0].device)
         past = None if self.attention is None else self.attention.init_past(memory.mask)
         return RecurrentState(hidden, position, None, past)
@@ -129,15 +136,15 @@ class Wiring(nn.Module, ABC):
 
     @abstractmethod
     def step(self, embedded: Tensor, state: RecurrentState, memory: Memory) -> tuple[Readout, RecurrentState]:
-        """The readout r_t from embedded E y_{t-1} [N, E], and the state after it."""
+        """The readout r_t from embedded E y_{t-1} [N, E], and the next state."""
 
     def unroll(self, embedded: Tensor, state: RecurrentState, memory: Memory) -> Readout:
-        """The readouts of a whole target from embedded [B, T, E]: `step`, T times."""
+        """Readouts of a whole target from embedded [B, T, E], by T calls of `step`."""
         parts = []
         for segment in self._segments(embedded):
             part, state = self._run(self._step_through, segment, state, memory)
             parts.append(part)
-        return _joined(parts)
+        return _join_segments(parts)
 
     def _step_through(
         self, embedded: Tensor, state: RecurrentState, memory: Memory
@@ -155,13 +162,13 @@ class Wiring(nn.Module, ABC):
         ), state
 
     def _segments(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """inputs [B, T, …] whole, or in about sqrt(T) parts where parts are computed again."""
+        """inputs [B, T, …] whole, or in about sqrt(T) segments with gradient checkpointing."""
         if not self._recomputes():
             return (inputs,)
         return inputs.split(math.ceil(math.sqrt(inputs.size(1))), dim=1)
 
     def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """function(*arguments), computed again for the gradient where that is asked for."""
+        """Call `function(*arguments)`, with gradient checkpointing if it is on."""
         if not self._recomputes():
             return function(*arguments)
         return checkpoint(function, *arguments, use_reentrant=False)
@@ -173,8 +180,8 @@ class Wiring(nn.Module, ABC):
 class AttendThenUpdate(Wiring):
     """Bahdanau's wiring: the query is s_{t-1}, and the context enters the recurrence.
 
-    The readout is a deep output after Bahdanau et al. (2015, A.2.2), with tanh in place of maxout and the new
-    state s_t, as in Nematus. Without attention (`none`) there is no context anywhere.
+    The readout is a deep output after Bahdanau et al. (2015, A.2.2), with tanh instead of maxout and with the new
+    state s_t, as in Nematus. With `attention=none` neither recurrence nor readout has a context.
     """
 
     def __init__(self, settings: WiringSettings) -> None:
@@ -196,11 +203,11 @@ class AttendThenUpdate(Wiring):
 
 
 class UpdateThenAttend(Wiring):
-    """Luong's wiring: the query is s_t, and the context reaches the output only.
+    """Luong's wiring: the query is s_t, and the context enters only the output.
 
-    With `input_feeding` the last attentional vector s̃_{t-1} = r_{t-1} is joined to the input (Luong et al.
-    2015, 3.3). Without it the recurrence needs no attention, so a whole target runs in one call, unless the
-    mechanism itself must be stepped. Raises ValueError where there is nothing to feed.
+    With `input_feeding` the last attentional vector s̃_{t-1} = r_{t-1} is part of the input (Luong et al. 2015, 3.3).
+    Without it the recurrence does not depend on the attention, so a whole target runs in a single call, unless the
+    attention must be stepped. Raises ValueError for input feeding without attention.
     """
 
     def __init__(self, settings: WiringSettings, *, input_feeding: bool) -> None:
@@ -238,10 +245,10 @@ class UpdateThenAttend(Wiring):
             self._run(self._attend_all, *segment, memory)
             for segment in zip(self._segments(outputs), self._segments(positions), strict=True)
         ]
-        return _joined(parts)
+        return _join_segments(parts)
 
     def _attend_all(self, outputs: Tensor, positions: Tensor, memory: Memory) -> Readout:
-        """Readouts of the recurrence's outputs [B, T, H] at positions [B, T], all at once."""
+        """Readouts of the outputs of the recurrence [B, T, H] at positions [B, T], all at once."""
         if self.attention is None:
             return Readout(self._readout(None, outputs), None, None)
         context, weights, heads, _ = self.attention(
@@ -258,8 +265,8 @@ class UpdateThenAttend(Wiring):
 class Conditional(Wiring):
     """The conditional GRU of Nematus (Sennrich et al. 2017, section 4): two transitions around the attention.
 
-    The query s'_t has read the last piece, as in Luong's wiring, and the context enters the recurrence, as in
-    Bahdanau's. The second transition is one cell on the top layer. Raises ValueError without attention.
+    The query s'_t depends on the last piece, as in Luong's wiring; the context enters the recurrence, as in
+    Bahdanau's. The second transition is a cell on the top layer. Raises ValueError without attention.
     """
 
     def __init__(self, settings: WiringSettings) -> None:
@@ -285,8 +292,8 @@ class Conditional(Wiring):
         return Readout(readout, weights, heads), RecurrentState(hidden, state.position + 1, None, past)
 
 
-def _joined(parts: list[Readout]) -> Readout:
-    """The readouts of successive segments of a target as those of the whole."""
+def _join_segments(parts: list[Readout]) -> Readout:
+    """Join the readouts of successive segments of a target."""
     if len(parts) == 1:
         return parts[0]
     readouts, weights, heads = zip(*parts, strict=True)

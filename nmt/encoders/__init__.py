@@ -1,4 +1,4 @@
-"""Encoders: one class a kind, from source pieces to states."""
+"""Encoders: from source pieces to states."""
 
 from nmt.encoders.base import Document, Encoded, Encoder
 from nmt.encoders.hierarchical import HierarchicalEncoder

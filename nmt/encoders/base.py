@@ -1,4 +1,4 @@
-"""The base class of encoders, and their output."""
+"""The base class of encoders, and the type of their output."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -7,11 +7,14 @@ from torch import Tensor, nn
 
 
 class Document(NamedTuple):
-    """The sentences of sources that are documents, at most N of at most W words.
+    """The sentences of a batch of documents: at most N sentences of at most W words.
 
-    states: [B, N, M], one a sentence. mask: True is a real sentence [B, N]. pooling: what each word weighs in its
-    sentence [B, N, W]. slots: where in N * W each source position stands [B, S]. places: the position in S of each slot
-    [B, N, W]. inside: True is a slot that has one [B, N, W].
+    states [B, N, M]: a state per sentence.
+    mask [B, N]: True is a real sentence.
+    pooling [B, N, W]: the weight of each word in its sentence.
+    slots [B, S]: the index in N * W of each source position.
+    places [B, N, W]: the source position of each slot.
+    inside [B, N, W]: True is a slot that holds a word.
     """
 
     states: Tensor
@@ -25,8 +28,10 @@ class Document(NamedTuple):
 class Encoded(NamedTuple):
     """A batch of encoded sources.
 
-    states: encoder states [B, S, M]. mask: True is a real source token [B, S]. summary: one vector a sentence
-    [B, E], where the encoder has one. document: its sentences, where the encoder knows them.
+    states [B, S, M]: the encoder's states.
+    mask [B, S]: True is a real source token.
+    summary [B, E]: a vector per sentence, or None if the encoder has no summary.
+    document: the sentences of the sources, or None if the encoder does not know them.
     """
 
     states: Tensor
@@ -36,10 +41,12 @@ class Encoded(NamedTuple):
 
 
 class Encoder(nn.Module, ABC):
-    """Turns sources into states. It reads its own or a shared embedding of pieces, `embedding(src)` [B, S, E].
+    """Turns sources into states. `embedding(src)` [B, S, E] embeds pieces; the decoder may share it.
 
-    output_size: M, the width of the states. summary_size: E, the width of the summary; None without one.
-    max_length: the most pieces of a source; None is any number. reads_documents: whether its output has `document`.
+    output_size: M, the width of the states.
+    summary_size: E, the width of the summary; None without a summary.
+    max_length: the most pieces of a source; None for no limit.
+    reads_documents: True if the output has a `document`.
     """
 
     reads_documents = False
@@ -52,10 +59,11 @@ class Encoder(nn.Module, ABC):
         """Encode `src` [B, S] under `src_mask` [B, S] (True is real)."""
 
     def attentions(self, src: Tensor, src_mask: Tensor) -> tuple[Encoded, Tensor | None]:
-        """As `forward`, and each layer's and head's self-attention [B, L, K, S, S]; None without any."""
+        """The result of `forward`, and the self-attention by layer and head [B, L, K, S, S]; None without any."""
         return self(src, src_mask), None
 
     def keep_summary_only(self) -> None:
-        """Drop what only the states need (of a document those of its sentences), for a decoder that does not read them:
-        its weights would get no gradient.
+        """Drop the layers that serve only the states (in a hierarchical encoder, the states of sentences).
+
+        For a decoder that does not read these states: the weights of the layers would get no gradient.
         """

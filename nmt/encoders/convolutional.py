@@ -19,12 +19,12 @@ class ConvolutionalEncoder(Encoder):
         x^0 = W_in (E x + P)      [A; B] = conv^l(x^{l-1})
         x^l = sqrt(1/2) (x^{l-1} + A * sigmoid(B))      h = W_out x^L
 
-    Each convolution looks at `kernel_size` positions around its own; a sentence's edges are padded with zeros. `size`:
-    the width of x^l; the states are as wide as the embeddings. `positions` adds positions. `dropout` is on embeddings
-    and on what each convolution reads. Weights are initialised as in the paper's section 3.5, without weight
-    normalisation; the attention reads h alone, not h + E x.
+    A convolution reads the `kernel_size` positions around its position; the edges of a sentence are padded with
+    zeros. `size` is the width of x^l; the states are as wide as the embeddings. `positions` builds the encoding of
+    positions. `dropout` is on embeddings and on the input of each convolution. Weights are initialised as in section
+    3.5 of the paper, without weight normalisation. Attention reads h, not h + E x as in the paper.
 
-    Raises ValueError for an even kernel, which has no middle.
+    Raises ValueError for an even kernel size, which has no middle.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ConvolutionalEncoder(Encoder):
         for linear in (self.enter, self.leave):
             initialise_linear(linear)
         for convolution in convolutions:
-            # A gate halves its input, so that the variance of A must be four times that of the output.
+            # The gate halves A, so the variance of A must be four times that of the output.
             nn.init.normal_(convolution.weight, std=math.sqrt(4 * (1 - dropout) / (size * kernel_size)))
             nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
 

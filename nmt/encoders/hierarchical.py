@@ -1,4 +1,4 @@
-"""The hierarchical encoder of documents: words of each sentence, then sentences."""
+"""The hierarchical encoder of documents: an encoder of words, and above it an encoder of sentences."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from nmt.layers.initialisation import initialise_linear
 
 
 class Vectors(nn.Identity):
-    """What stands for an embedding where an encoder reads vectors [B, N, M], and not ids."""
+    """Stand-in for an embedding in an encoder that reads vectors [B, N, M] instead of ids."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -20,8 +20,9 @@ class Vectors(nn.Identity):
 
 
 class AttentionPooling(nn.Module):
-    """One vector out of states h: `s = sum_t a_t h_t`, `a = softmax_t(u^T tanh(W h_t + b))` (Yang et al. 2016, eq. 5 to
-    7).
+    """Pool states h to a vector s (Yang et al. 2016, eq. 5 to 7).
+
+    s = sum_t a_t h_t        a = softmax_t(u^T tanh(W h_t + b))
     """
 
     def __init__(self, size: int) -> None:
@@ -31,21 +32,22 @@ class AttentionPooling(nn.Module):
         self.u = nn.Parameter(torch.empty(size).normal_(std=size**-0.5))
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """states [R, W, M] under mask [R, W] as vectors [R, M], and the weights [R, W]."""
+        """Vectors [R, M] and weights [R, W] of states [R, W, M] under mask [R, W]."""
         weights = masked_softmax(torch.tanh(self.projection(states)) @ self.u, mask)
         return (weights.unsqueeze(1) @ states).squeeze(1), weights
 
 
 class HierarchicalEncoder(Encoder):
-    """Reads the words of each sentence with one encoder, and the sentences with a second one (Yang et al. 2016, 2.2).
+    """Encodes the words of each sentence, then the sentences (Yang et al. 2016, 2.2).
 
         h_i = words(x_i)        s_i = pooled(h_i)        H = sentences(s_1, ..., s_N)
 
-    A sentence ends with the separator piece, or with the text. States are those of words, h; the summary is that of the
-    second encoder, and `document` has H and the weights of the pooling. A word knows its own sentence only.
+    A sentence ends with the separator piece or with the text. The states are those of words, h. The summary is that
+    of the encoder of sentences; `document` has H and the weights of the pooling. The state of a word depends only on
+    its sentence.
 
-    `words` and `sentences` build an encoder of a given embedding and dropout. Raises ValueError where the vocabulary
-    has no separator, and where states of words and sentences differ in width.
+    `words` and `sentences` build an encoder from an embedding and a dropout. Raises ValueError if the vocabulary has
+    no separator, or if states of words and sentences differ in width.
     """
 
     reads_documents = True
@@ -103,10 +105,10 @@ class HierarchicalEncoder(Encoder):
         self.sentences.keep_summary_only()
 
     def _layout(self, src: Tensor, src_mask: Tensor) -> Document:
-        """Where the words of each sentence stand; its states are filled in later."""
+        """Find the positions of the words of each sentence. The other fields of the result are filled in later."""
         ends = (src == self.separator_id) & src_mask  # a separator belongs to the sentence that it ends
         number = (ends.cumsum(dim=1) - ends.long()).where(src_mask, 0)  # [B, S]
-        if ends.any():  # a separator in front of the end of the text ends the last sentence
+        if ends.any():  # after a separator, the end of the text belongs to the last sentence
             last = src_mask.sum(dim=1, keepdim=True) - 1  # [B, 1], the end of the text
             closed = ends.gather(1, (last - 1).clamp(min=0)) & (last > 0)
             number = number.scatter_add(1, last, -closed.long())

@@ -15,13 +15,13 @@ from nmt.layers.embedding import Embedding
 
 
 class RecurrentEncoder(Encoder):
-    """A stack of bidirectional recurrent layers, `size` units a direction (Bahdanau et al. 2015, A.2.1).
+    """A stack of bidirectional recurrent layers, `size` units per direction (Bahdanau et al. 2015, A.2.1).
 
-    The backward direction reads each sentence reversed within its own length, so padding is never read and neither
-    direction needs packed sequences. With `output_size` the states are projected to that width once a sentence. With
-    `residual` each layer but the first adds its input (Wu et al. 2016, 3.1). `dropout` is on embeddings and on each
-    layer's states; with `variational` the units dropped are the same at every position. `layer_norm` normalises each
-    layer's states and the summary.
+    The backward direction reads each sentence reversed within its length. So no state depends on padding, and no
+    direction needs packed sequences. If `output_size` is given, the states are projected to that width. With
+    `residual` each layer but the first adds its input (Wu et al. 2016, 3.1). `dropout` is on embeddings and on the
+    states of each layer; with `variational` it drops the same units at every position. `layer_norm` normalises the
+    states of each layer and the summary.
     """
 
     def __init__(
@@ -55,8 +55,11 @@ class RecurrentEncoder(Encoder):
         self.projection, self.output_size = nn.Identity(), 2 * self.size
 
     def forward(self, src: Tensor, src_mask: Tensor) -> Encoded:
-        """States [B, S, output_size]; the summary [B, 2 * size] is the top layer's last state of either direction,
-        each of which has read the whole sentence. It is normalised where the states are."""
+        """Encode to states [B, S, output_size] and a summary [B, 2 * size].
+
+        The summary joins the last states of both directions in the top layer, which have read the whole sentence.
+        With `layer_norm` it is normalised too.
+        """
         lengths = src_mask.sum(dim=1)  # [B]
         last = (lengths - 1).view(-1, 1, 1)  # [B, 1, 1]
         states = self.dropout(self.embedding(src))  # [B, S, E]

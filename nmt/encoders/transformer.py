@@ -10,16 +10,16 @@ from nmt.config.types import Count, Share
 from nmt.encoders.base import Encoded, Encoder
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
-from nmt.layers.sublayers import EncoderLayer, LayerSettings, recomputed
+from nmt.layers.sublayers import EncoderLayer, LayerSettings, run_layer
 
 
 class TransformerEncoder(Encoder):
-    """Self-attention over all positions, layer after layer (Vaswani et al. 2017, 3.1): `h = layers(sqrt(H) E x + P)`.
+    """A stack of self-attention over all positions (Vaswani et al. 2017, 3.1): `h = layers(sqrt(H) E x + P)`.
 
-    H is the embeddings' width. With `pre_norm` a last norm stands above the stack. `positions` adds positions.
-    `dropout` is on embeddings and on what each sublayer adds, `attention_dropout` on attention weights,
-    `activation_dropout` inside the feed-forward layers. With `gradient_checkpointing` the layers are computed again
-    for the gradient, one at a time.
+    H is the width of the embeddings. With `pre_norm` a last norm follows the stack. `positions` builds the encoding
+    of positions. `dropout` is on embeddings and on the output of each sublayer, `attention_dropout` on attention
+    weights, `activation_dropout` inside the feed-forward layers. With `gradient_checkpointing` the layers are
+    computed again for the gradient, layer by layer.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TransformerEncoder(Encoder):
         self.positions, self.dropout = positions(size=size), Dropout(dropout)
         self.max_length = getattr(self.positions, "max_length", None)
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(num_layers))
-        # Post-norm layers end in a norm of their own; pre-norm layers end in a bare sum.
+        # Post-norm layers end in a norm; pre-norm layers end in a sum.
         self.norm = nn.LayerNorm(size) if pre_norm else nn.Identity()
         self.gradient_checkpointing = gradient_checkpointing
 
@@ -66,13 +66,13 @@ class TransformerEncoder(Encoder):
     def _encode(
         self, src: Tensor, src_mask: Tensor, *, need_weights: bool
     ) -> tuple[Encoded, list[Tensor | None]]:
-        """The encoded source, and each layer's weights [B, K, S, S] where asked for."""
+        """The encoded source, and the weights [B, K, S, S] of each layer, None if not needed."""
         embedded = self.embedding(src) * math.sqrt(self.output_size)
         x = self.dropout(self.positions(embedded, first=0))  # [B, S, H]
         mask = src_mask[:, None, None]  # [B, 1, 1, S]
         all_weights = []
         for layer in self.layers:
-            x, weights = recomputed(
+            x, weights = run_layer(
                 layer, x, mask, active=self.gradient_checkpointing, need_weights=need_weights
             )
             all_weights.append(weights)

@@ -1,4 +1,4 @@
-"""Recurrent layers and stacks of them. A state is a tuple of tensors [N, L, H]: (h,) of a GRU, (h, c) of an LSTM."""
+"""Recurrent layers, and stacks of layers. A state is a tuple of tensors [N, L, H]: (h,) of a GRU, (h, c) of an LSTM."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -17,8 +17,7 @@ State = tuple[Tensor, ...]
 
 
 def initialise_gates(layer: nn.RNNBase, *, gates: int) -> None:
-    """Start each gate of a layer by itself: its map of inputs by `glorot_`, its map of states orthogonal, its biases
-    at 0."""
+    """Initialise the gates of a layer separately: input maps by `glorot_`, recurrent maps orthogonal, biases 0."""
     for name, parameter in layer.named_parameters():
         if name.startswith("weight_ih"):
             glorot_(parameter, parts=gates)
@@ -29,7 +28,7 @@ def initialise_gates(layer: nn.RNNBase, *, gates: int) -> None:
 
 
 class GRULayer(nn.GRU):
-    """One gated recurrent layer (Cho et al. 2014, as in cuDNN), over [N, T, input_size]."""
+    """A gated recurrent layer (Cho et al. 2014, as in cuDNN) over [N, T, input_size]."""
 
     num_states = 1
 
@@ -38,7 +37,7 @@ class GRULayer(nn.GRU):
         initialise_gates(self, gates=3)
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
-        """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
+        """Outputs [N, T, H] and the last state, from a first state of tensors [N, H]."""
         hidden = state[0]
         if not kernels.fast(inputs) or not (inputs.is_cpu or inputs.size(1) == 1):
             return _sequence(self, inputs, state)
@@ -56,12 +55,12 @@ class LayerNormGRULayer(nn.Module):
 
         r, z = sigmoid(LN(W_rz x) + LN(U_rz h))      n = tanh(LN(W_n x) + r * LN(U_n h))      h' = (1 - z) n + z h
 
-    Each LN has a gain and a bias of its own, and that of r and z is over both together, as in the paper: they take
-    the place of the maps' biases. The steps are a loop on any device.
+    Each LN has a gain and a bias, which replace the biases of the maps. The LN of r and z is over both together, as
+    in the paper. The steps are a Python loop on every device.
     """
 
     num_states = 1
-    stacked_maps: ClassVar = {"from_input.weight": 3, "from_hidden.weight": 3}  # of the gates
+    stacked_maps: ClassVar = {"from_input.weight": 3, "from_hidden.weight": 3}  # a map per gate
 
     def __init__(self, *, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -73,35 +72,35 @@ class LayerNormGRULayer(nn.Module):
         )
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
-        """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
+        """Outputs [N, T, H] and the last state, from a first state of tensors [N, H]."""
         hidden = state[0]
         cell = kernels.gru_cell if kernels.fast(inputs) else kernels.plain_gru_cell
         outputs = []
-        # One step of a decoder that steps belongs to the block of all its steps.
+        # For a single step, the decoder has opened this block around all its steps.
         several = inputs.size(1) > 1
         with kernels.gradients_at_once(active=kernels.fast(inputs)) if several else nullcontext():
-            for from_input in self._normalised(self.from_input(inputs), self.input_norms).unbind(dim=1):
+            for from_input in self._normalise(self.from_input(inputs), self.input_norms).unbind(dim=1):
                 hidden = cell(
-                    from_input, self._normalised(self.from_hidden(hidden), self.hidden_norms), hidden
+                    from_input, self._normalise(self.from_hidden(hidden), self.hidden_norms), hidden
                 )
                 outputs.append(hidden)
         return torch.stack(outputs, dim=1), (hidden,)
 
     def initialise(self) -> None:
-        """Start each gate as `initialise_gates` does those of a layer without norms."""
+        """Initialise the gates separately, as `initialise_gates` does for a layer without norms."""
         glorot_(self.from_input.weight, parts=3)
         orthogonal_(self.from_hidden.weight, parts=3)
 
     @staticmethod
-    def _normalised(projected: Tensor, norms: nn.ModuleList) -> Tensor:
-        """Both gates' part of [..., 3H] and the candidate's, each normalised."""
+    def _normalise(projected: Tensor, norms: nn.ModuleList) -> Tensor:
+        """Normalise [..., 3H] in two parts: both gates together, and the candidate."""
         size = projected.size(-1) // 3
         parts = zip(norms, projected.split((2 * size, size), dim=-1), strict=True)
         return torch.cat([norm(part) for norm, part in parts], dim=-1)
 
 
 class LSTMLayer(nn.LSTM):
-    """One long short-term memory layer (Hochreiter & Schmidhuber 1997, with forget gates), over [N, T, input_size]."""
+    """A long short-term memory layer (Hochreiter & Schmidhuber 1997, with forget gates), over [N, T, input_size]."""
 
     num_states = 2
 
@@ -110,12 +109,12 @@ class LSTMLayer(nn.LSTM):
         initialise_gates(self, gates=4)
 
     def run(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
-        """Outputs [N, T, H] and the state after them, from a state of tensors [N, H]."""
+        """Outputs [N, T, H] and the last state, from a first state of tensors [N, H]."""
         return _sequence(self, inputs, state)
 
 
 def _sequence(layer: GRULayer | LSTMLayer, inputs: Tensor, state: State) -> tuple[Tensor, State]:
-    """What torch's own layer gives, as `run`; in the type of its weights if autocast has none in the narrow type."""
+    """`run` by torch's layer, in the type of its weights if autocast has no such layer in the narrow type."""
     device = inputs.device.type
     if torch.is_autocast_enabled(device) and not _is_narrow(layer, device):
         own = layer.all_weights[0][0].dtype
@@ -139,7 +138,7 @@ def _is_narrow(layer: GRULayer | LSTMLayer, device: str) -> bool:
 
 @cache
 def has_lstm(dtype: torch.dtype) -> bool:
-    """Whether autocast to dtype has an LSTM on this CPU: oneDNN needs AVX-512 for one in bfloat16."""
+    """True if autocast to dtype has an LSTM on this CPU. In bfloat16, oneDNN needs AVX-512 for it."""
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", dtype):
         zeros = torch.zeros(1, 1, 1, dtype=torch.float32)
         weight = zeros.new_zeros(4, 1).requires_grad_()
@@ -152,8 +151,10 @@ def has_lstm(dtype: torch.dtype) -> bool:
 
 
 class RecurrentStack(nn.Module):
-    """Layers one above the other: `x^i = layer_i(dropout(x^{i-1}))`, and with `residual` `+ x^{i-1}` for i > 1
-    (Wu et al. 2016, 3.1)."""
+    """A stack of layers: `x^1 = layer_1(x^0)` and `x^i = layer_i(dropout(x^{i-1}))` for i > 1.
+
+    With `residual`, `x^{i-1}` is added for i > 1 (Wu et al. 2016, 3.1).
+    """
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class RecurrentStack(nn.Module):
         self.num_states: int = self.layers[0].num_states  # type: ignore[assignment]
 
     def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
-        """Outputs [N, T, H] of the top layer over inputs [N, T, I] from a state of tensors [N, L, H]."""
+        """Outputs [N, T, H] of the top layer and the last state, from inputs [N, T, I] and tensors [N, L, H]."""
         states = []
         outputs = inputs
         for number, layer in enumerate(self.layers):
@@ -188,9 +189,9 @@ class RecurrentStack(nn.Module):
 
 
 def initialise_recurrent(module: nn.Module) -> None:
-    """Initialise the linear layers of a recurrent model as Glorot & Bengio (2010); for `nn.Module.apply`.
+    """Initialise the linear layers of a recurrent model (Glorot & Bengio 2010); for `nn.Module.apply`.
 
-    GRU and LSTM layers have initialised themselves; a layer-normalised GRU knows which of its maps are gates.
+    GRU and LSTM layers initialise themselves when they are built; a layer-normalised GRU is initialised gate by gate.
     """
     if isinstance(module, nn.Linear):
         initialise_linear(module)

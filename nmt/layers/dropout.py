@@ -1,8 +1,8 @@
-"""Dropout in three shapes: of single units, of the same units at every position, of whole words.
+"""Dropout of single units, of the same units at every position, and of whole words.
 
     y = x * m / (1 - p)      m = 1 with probability 1 - p, else 0      (Srivastava et al. 2014)
 
-Only in training, and not where p is 0.
+Active only in training, and only if p > 0.
 """
 
 import torch
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 
 def dropout_mask(shape: tuple[int, ...], p: float, *, like: Tensor) -> Tensor:
-    """A mask whose elements are `1 / (1 - p)` with probability 1 - p, else 0, in `like`'s type and place.
+    """Draw a mask of `1 / (1 - p)` with probability 1 - p, else 0, with the type and device of `like`.
 
-    On the CPU one random byte decides each element, eight of them out of one draw, which is five times as
-    fast as a Bernoulli draw each; p is taken to the nearest 1/256, from 1/256 to 255/256.
+    On the CPU a random byte decides each element, and a draw of 64 bits decides eight: five times as fast as a
+    Bernoulli draw per element. There p is rounded to a multiple of 1/256, from 1/256 to 255/256.
     """
     if like.device.type != "cpu":
         return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - p).div_(1 - p)
-    kept = min(max(round(256 * (1 - p)), 1), 255)  # of 256 values of a byte
+    kept = min(max(round(256 * (1 - p)), 1), 255)  # values of a byte, of 256, that keep an element
     size = torch.Size(shape).numel()
     draws = torch.empty((size + 7) // 8, dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
     mask = draws.view(torch.uint8)[:size].view(shape) < kept
@@ -25,7 +25,7 @@ def dropout_mask(shape: tuple[int, ...], p: float, *, like: Tensor) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """Each element of x on its own. Raises ValueError unless `0 <= p < 1`."""
+    """Dropout of single elements of x. Raises ValueError unless `0 <= p < 1`."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -46,14 +46,14 @@ class Dropout(nn.Module):
 
 
 class VariationalDropout(Dropout):
-    """The same units at every position of x [B, T, H] (Gal & Ghahramani 2016)."""
+    """Dropout of the same units at every position of x [B, T, H] (Gal & Ghahramani 2016)."""
 
     def mask_shape(self, x: Tensor) -> tuple[int, ...]:
         return (x.size(0), 1, x.size(2))
 
 
 class WordDropout(Dropout):
-    """Whole positions of embedded words x [B, T, E] (Sennrich & Zhang 2019)."""
+    """Dropout of whole positions of embedded words x [B, T, E] (Sennrich & Zhang 2019)."""
 
     def mask_shape(self, x: Tensor) -> tuple[int, ...]:
         return (x.size(0), x.size(1), 1)

@@ -6,11 +6,11 @@ from nmt.layers.dropout import WordDropout
 
 
 class Embedding(nn.Embedding):
-    """A vector [size] for each piece, initialised from N(0, 1/size), for padding with zeros.
+    """A vector [size] for each piece, initialised from N(0, 1/size); for padding, zeros.
 
-    A tied output layer then starts with scores of unit variance. `word_dropout` is the share of pieces whose whole
-    vector is dropped in training (Sennrich & Zhang 2019). `separator_id` is the piece between the sentences of a
-    document, where there is one.
+    With these weights a tied output layer starts with scores of unit variance. `word_dropout` is the share of pieces
+    that lose their whole vector in training (Sennrich & Zhang 2019). `separator_id` is the piece between the
+    sentences of a document, or None.
     """
 
     padding_idx: int
@@ -31,5 +31,5 @@ class Embedding(nn.Embedding):
         self.dropout = WordDropout(word_dropout)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """ids [B, T] as vectors [B, T, size]."""
+        """Embed ids [B, T] as vectors [B, T, size]."""
         return self.dropout(super().forward(ids))

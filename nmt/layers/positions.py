@@ -1,4 +1,4 @@
-"""Encodings of positions, which are added to embeddings."""
+"""Encodings of positions, added to embeddings."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from nmt.errors import UserError
 class SinusoidalPositions(nn.Module):
     """Add `P[t, 2i] = sin(t / 10000^(2i/H))` and `P[t, 2i+1] = cos(t / 10000^(2i/H))` (Vaswani et al. 2017, 3.5).
 
-    Any length will do. Raises ValueError for an odd size, as sine and cosine come in pairs.
+    Texts may have any length. Raises ValueError for an odd size, as sine and cosine come in pairs.
     """
 
     def __init__(self, *, size: int) -> None:
@@ -20,7 +20,7 @@ class SinusoidalPositions(nn.Module):
         self.size = size
 
     def forward(self, embedded: Tensor, *, first: int) -> Tensor:
-        """embedded [B, T, H], whose first position is `first`, plus P."""
+        """Add P to `embedded` [B, T, H], which begins at position `first`."""
         dtype = torch.promote_types(embedded.dtype, torch.float32)  # bfloat16 cannot represent 257
         positions = torch.arange(first, first + embedded.size(1), dtype=dtype, device=embedded.device)
         evens = torch.arange(0, self.size, 2, dtype=dtype, device=embedded.device)
@@ -42,8 +42,10 @@ class LearnedPositions(nn.Module):
         return self.table.size(0)
 
     def forward(self, embedded: Tensor, *, first: int) -> Tensor:
-        """embedded [B, T, H], whose first position is `first`, plus its vectors. Raises UserError, a ValueError,
-        past the last."""
+        """Add the learned vectors to `embedded` [B, T, H], which begins at position `first`.
+
+        Raises UserError if it reaches beyond `max_length`.
+        """
         length = first + embedded.size(1)
         if length > self.max_length:
             raise UserError(

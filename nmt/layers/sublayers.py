@@ -1,4 +1,4 @@
-"""The layers of a Transformer: attention and a feed-forward network, each with its residual and norm."""
+"""The layers of a Transformer: attention and a feed-forward network, both with residual connection and norm."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,8 +18,10 @@ from nmt.layers.transformer_attention import (
 
 
 class Residual(nn.Module):
-    """What surrounds a sublayer f: `norm(x + f(x))` (Vaswani et al. 2017), or with `pre_norm` `x + f(norm(x))`
-    (Xiong et al. 2020). f's output is dropped out."""
+    """Residual connection and norm around a sublayer f, with dropout on the output of f.
+
+    `norm(x + f(x))` (Vaswani et al. 2017), or with `pre_norm` `x + f(norm(x))` (Xiong et al. 2020).
+    """
 
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__()
@@ -28,11 +30,11 @@ class Residual(nn.Module):
         self.pre_norm = settings.pre_norm
 
     def enter(self, x: Tensor) -> Tensor:
-        """What f reads."""
+        """Input of f."""
         return self.norm(x) if self.pre_norm else x
 
     def leave(self, x: Tensor, output: Tensor) -> Tensor:
-        """x joined with what f made of it."""
+        """Join x and the output of f."""
         x = x + self.dropout(output)
         return x if self.pre_norm else self.norm(x)
 
@@ -47,7 +49,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(settings.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        # not in place: a linear layer's output is a view, of which autograd would then copy the gradient
+        # Not in place: the output of a linear layer is a view, and autograd would copy its gradient.
         return self.outer(self.dropout(self.inner(x).relu()))
 
 
@@ -59,7 +61,7 @@ class EncoderLayer(nn.Module):
         self.around_self, self.around_feedforward = Residual(settings), Residual(settings)
 
     def forward(self, x: Tensor, mask: Tensor, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """x [B, S, H] and weights [B, K, S, S] where asked for, under mask [B, 1, 1, S]."""
+        """Output [B, S, H] for x [B, S, H] under mask [B, 1, 1, S], and weights [B, K, S, S], or None if not needed."""
         query, own = self.self_attention.project(self.around_self.enter(x))
         context, weights = self.self_attention.attend(
             query, self.self_attention.heads(own), mask=mask, causal=False, need_weights=need_weights
@@ -69,9 +71,11 @@ class EncoderLayer(nn.Module):
 
 
 class Decoded(NamedTuple):
-    """x: what a layer made of its input, of the same shape; past: its keys and values side by side [B, t, 2H], the new
-    ones included;
-    self_weights [B, K, T, T] and cross_weights [B, K, T, S] where asked for."""
+    """Output of a decoder layer.
+
+    x: of the shape of the layer's input. past [B, t, 2H]: keys and values side by side, including those of x.
+    self_weights [B, K, T, T], cross_weights [B, K, T, S]: None if not needed.
+    """
 
     x: Tensor
     past: Tensor
@@ -98,9 +102,10 @@ class DecoderLayer(nn.Module):
         need_self: bool,
         need_cross: bool,
     ) -> Decoded:
-        """A whole target x [B, T, H] without a past; or one position x [N, 1, H] after the past [N, t, 2H] of t.
+        """Decode a whole target x [B, T, H] without a past, or a single position x [N, 1, H] after a past [N, t, 2H].
 
-        mask [B, 1, 1, S]. The target needs none for its padding, which stands after what a real position sees.
+        mask [B, 1, 1, S] is of the source. The target needs no mask of padding, since its padding comes after all
+        real positions and self-attention is causal.
         """
         query, own = self.self_attention.project(self.around_self.enter(x))
         if past is not None:
@@ -117,8 +122,11 @@ class DecoderLayer(nn.Module):
         return Decoded(x, own, self_weights, cross_weights)
 
 
-def recomputed(layer: nn.Module, *inputs: Any, active: bool, **needs: bool) -> Any:
-    """layer(*inputs); where `active`, computed again for the gradient, so that nothing inside it is kept."""
+def run_layer(layer: nn.Module, *inputs: Any, active: bool, **needs: bool) -> Any:
+    """Return `layer(*inputs, **needs)`.
+
+    If `active`, nothing inside the layer is kept: it is computed again for the gradient.
+    """
     run = partial(layer, **needs)
     if not (active and torch.is_grad_enabled()):
         return run(*inputs)

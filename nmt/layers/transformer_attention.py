@@ -1,4 +1,4 @@
-"""Attention in several heads: of a sequence to itself, and of the target to the encoder's states."""
+"""Multi-head attention of a Transformer: of a sequence to itself, and of the target to the encoder's states."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -15,7 +15,7 @@ from nmt.layers.initialisation import initialise_linear
 
 
 class KeysValues(NamedTuple):
-    """What a layer attends to, already projected and split into heads: keys and values [B, K, S, d] each."""
+    """Keys and values, projected and split into heads, both [B, K, S, d]."""
 
     keys: Tensor
     values: Tensor
@@ -23,9 +23,9 @@ class KeysValues(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """What every layer of a stack is built from. size: the stack's width; memory_size: that of the encoder's states.
+    """Settings of all layers of a stack. size: width of the stack; memory_size: width of the encoder's states.
 
-    Raises ValueError unless the heads divide the size.
+    Raises ValueError unless num_heads divides size.
     """
 
     size: int
@@ -43,14 +43,14 @@ class LayerSettings:
 
 
 class HeadContexts(NamedTuple):
-    """context [B, T, H]; weights [B, K, T, S], before any is dropped, where asked for."""
+    """context [B, T, H]; weights [B, K, T, S] before dropout, or None if not needed."""
 
     context: Tensor
     weights: Tensor | None
 
 
 def make_linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
-    """`parts` maps of equal shape as one, each started by itself."""
+    """Build a linear layer of `parts` stacked maps of equal shape, initialised separately."""
     layer = kernels.Linear(in_size, parts * out_size)
     initialise_linear(layer, parts=parts)
     return layer
@@ -72,7 +72,7 @@ def _fused(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, cau
 class TransformerAttention(nn.Module):
     """`softmax(q k^T / sqrt(d)) v` in each head, joined and projected (Vaswani et al. 2017, eq. 1 and 3.2.2).
 
-    A subclass says where queries, keys and values come from.
+    A subclass provides queries, keys and values.
     """
 
     override: Override | None = None  # set on an instance by `nmt.attention.overriding`
@@ -126,12 +126,12 @@ class SelfAttention(TransformerAttention):
         self.projection = make_linear(settings.size, settings.size, parts=3)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries [B, K, T, d], and keys and values side by side [B, T, 2H], of x [B, T, H]."""
+        """Queries [B, K, T, d] of x [B, T, H], and keys and values side by side [B, T, 2H]."""
         query, own = self.projection(x).split((x.size(-1), 2 * x.size(-1)), dim=-1)
         return self.split(query), own
 
     def heads(self, own: Tensor) -> KeysValues:
-        """Keys and values side by side [B, T, 2H], apart and split into heads, without a copy."""
+        """Split keys and values side by side [B, T, 2H] into heads, without a copy."""
         return KeysValues(*map(self.split, own.chunk(2, dim=-1)))
 
 
