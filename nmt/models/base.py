@@ -1,4 +1,4 @@
-"""The base class of translators, as training, decoding and alignment use it."""
+"""The base class of translators: the interface that training, decoding and alignment use."""
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -9,9 +9,10 @@ from nmt.decoders.base import Read
 
 
 class Forward(NamedTuple):
-    """Teacher-forced output: logits [B, T, V]; weights [B, T, S] where asked for and where the model has any.
+    """Teacher-forced output: logits [B, T, V]; weights [B, T, S], None if not needed or without attention.
 
-    Where there are several heads or layers, `weights` is their mean; `Translator.attentions` has each one's.
+    `weights` are means over heads, and over layers unless there is an `alignment_layer`; `Translator.attentions`
+    gives the weights by layer and head.
     """
 
     logits: Tensor
@@ -19,10 +20,10 @@ class Forward(NamedTuple):
 
 
 class Attentions(NamedTuple):
-    """Every attention of a model under teacher forcing, by layer (of L) and head (of K), bottom layer first.
+    """All attention weights of a model under teacher forcing, by layer (L, bottom layer first) and head (K).
 
-    cross [B, L, K, T, S], encoder_self [B, L, K, S, S], decoder_self [B, L, K, T, T]; None where the model has
-    none of that kind. Rows sum to one over real positions; rows of padded positions mean nothing.
+    cross [B, L, K, T, S], encoder_self [B, L, K, S, S], decoder_self [B, L, K, T, T]; None if the model has no such
+    attention. Rows sum to 1 over real positions; rows of padded positions have no meaning.
     """
 
     cross: Tensor | None
@@ -31,7 +32,7 @@ class Attentions(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One decoding step of N hypotheses: logits [N, V], the state after it, weights [N, S] or None."""
+    """A decoding step of N hypotheses: logits [N, V], the next state, weights [N, S] or None."""
 
     logits: Tensor
     state: Any
@@ -39,10 +40,10 @@ class Step(NamedTuple):
 
 
 def select(tree: Any, index: Tensor) -> Any:
-    """Rows `index` of every tensor in a plain container (tuple, named tuple, list, dict, None), in that order.
+    """Select rows `index`, in that order, of every tensor in a plain container.
 
-    The first dimension of each tensor is the sentence or the hypothesis: one function reorders the state of
-    any model, and drops finished sentences from any memory.
+    Containers are tuple, named tuple, list, dict and None. The first dimension of every tensor is the sentence or the
+    hypothesis. So this function reorders the state of any model, and drops finished sentences from any memory.
     """
     if tree is None:
         return None
@@ -60,48 +61,48 @@ def select(tree: Any, index: Tensor) -> Any:
 class Translator(nn.Module, ABC):
     """A sequence-to-sequence model `p(y | x) = prod_t p(y_t | y_<t, x)`.
 
-    Source ids end with `eos_id`; target input begins with `bos_id`. Nothing is remembered on `self` between
-    calls: what the decoder remembers is its state, a value that goes in and comes out.
+    Source ids end with `eos_id`; target input begins with `bos_id`. Nothing is remembered on `self` between calls:
+    the decoder's state is passed in and returned.
     """
 
     pad_id: int
     bos_id: int
     eos_id: int
-    output: nn.Linear  # the output layer, W_y [V, R]; an ensemble has none of its own
-    # The layer whose cross-attention is read as the alignment; None: the mean over all.
+    output: nn.Linear  # the output layer, W_y [V, R]; an ensemble has none
+    # The layer that alignments are read from; None for the mean over all layers.
     alignment_layer: int | None = None
 
     @property
     @abstractmethod
     def has_attention(self) -> bool:
-        """Whether the decoder has an attention."""
+        """True if the decoder has an attention."""
 
     @property
     def max_length(self) -> int | None:
-        """The most positions of a source, or of what the decoder reads, BOS included; None is any number."""
+        """The most positions of a source or of the decoder's input, BOS included; None for no limit."""
         return None
 
     @property
     def reads_documents(self) -> bool:
-        """Whether the encoder knows the sentences of a source."""
+        """True if the encoder knows the sentences of a source."""
         return False
 
     @property
     def name(self) -> str:
-        """What kind of translator it is, for a person."""
+        """Name of the architecture, for messages and reports."""
         return type(self).__name__
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers it learns; tied weights count once."""
+        """Number of parameters; tied weights count once."""
         return sum(each.numel() for each in self.parameters())
 
     @abstractmethod
     def encode(self, src: Tensor, src_mask: Tensor) -> Any:
-        """Encode `src` [B, S] under `src_mask` [B, S] (True is real). Returns a plain container, B first."""
+        """Encode `src` [B, S] under `src_mask` [B, S] (True is real). Returns a plain container with B first."""
 
     def read(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Read:
-        """All of `forward` but the output layer, so that training need not hold all logits at once."""
+        """Compute `forward` without the output layer, so that training need not hold all logits at once."""
         raise NotImplementedError(f"{type(self).__name__} has no one output layer")
 
     def forward(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Forward:
@@ -110,18 +111,18 @@ class Translator(nn.Module, ABC):
         return Forward(self.output(features), weights)
 
     def attentions(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Attentions:
-        """Each layer's and head's weights under teacher forcing: here those of one attention with one head."""
+        """Attention weights by layer and head under teacher forcing. Here: of a single attention with a single head."""
         weights = self.forward(self.encode(src, src_mask), tgt_in, need_weights=True).weights
         return Attentions(None if weights is None else weights[:, None, None], None, None)
 
     @abstractmethod
     def init_state(self, memory: Any) -> Any:
-        """The decoder's state before the first step, one hypothesis a sentence: tensors with B first."""
+        """The decoder's state before the first step, a hypothesis per sentence: tensors with B first."""
 
     @abstractmethod
     def step(self, tgt_prev: Tensor, state: Any, memory: Any, *, need_weights: bool = False) -> Step:
-        """Advance N = B * K hypotheses by one piece: `tgt_prev` [N], the K hypotheses of a sentence adjacent.
+        """Advance N = B * K hypotheses by one piece; `tgt_prev` [N] has the K hypotheses of a sentence side by side.
 
-        `state` has N first, `memory` B first: source states are shared by the hypotheses of a sentence, not
-        copied. Returns logits [N, V] of the piece after `tgt_prev`.
+        `state` has N first, `memory` has B first: the hypotheses of a sentence share the source states without a
+        copy. Returns logits [N, V] of the piece after `tgt_prev`.
         """

@@ -19,11 +19,11 @@ from nmt.models.base import Attentions, Step, Translator
 class EncoderDecoder(Translator):
     """Embeddings of both languages, an encoder, a decoder, and the output layer W_y.
 
-    `encoder` and `decoder` build their parts of given embeddings and sizes. `size`: the embeddings' width. `dropout` is
-    theirs; `word_dropout` drops whole words of either input. `tie_output`: W_y is the target embedding; `tie_source`:
-    the source embedding is the target's, which needs one joint vocabulary.
+    `encoder` and `decoder` build their parts from given embeddings and sizes. `size` is the width of the embeddings.
+    `dropout` is passed to both parts; `word_dropout` drops whole words of source and target. `tie_output`: W_y is the
+    target embedding. `tie_source`: the source embedding is the target embedding, which needs a joint vocabulary.
 
-    Raises ValueError where sizes or ties do not fit.
+    Raises ValueError if sizes or ties do not fit.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class EncoderDecoder(Translator):
         if self.encoder.reads_documents and not reads_sentences:
             raise ValueError("nothing reads the sentences of encoder=hierarchical: set attention=sentences")
         self.output = kernels.Linear(self.decoder.features_size, tgt_vocab_size)  # W_y
-        nn.init.xavier_uniform_(self.output.weight)  # not by `glorot_`: it is no map between hidden states
+        nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.output.bias)
         if tie_output:
             if self.decoder.features_size != size:

@@ -1,4 +1,4 @@
-"""Several translators as one."""
+"""Ensembles of translators."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from nmt.models.base import Forward, Step, Translator
 
 
 class EnsembleTranslator(Translator):
-    """The mean of its M members' probabilities: `log p(y_t) = log (1/M sum_m p_m(y_t))`.
+    """The mean of the probabilities of M members: `log p(y_t) = log (1/M sum_m p_m(y_t))`.
 
-    Logits are these log-probabilities. Memory and state are tuples of the members' own; weights are the mean
-    over the members that attend. Members share their vocabularies and may differ in all else. Raises
-    ValueError where their special ids differ.
+    Logits are these log-probabilities. Memory and state are tuples, with an entry per member; weights are the mean
+    over the members with attention. Members share their vocabularies and may differ in all else. Raises ValueError if
+    their special ids differ.
     """
 
     def __init__(self, members: Sequence[Translator]) -> None:
@@ -68,7 +68,7 @@ class EnsembleTranslator(Translator):
 
 
 def _log_mean(logits: list[Tensor]) -> Tensor:
-    """`log (1/M sum_m softmax(logits_m))` [..., V], in float32 or better: halves lose small probabilities."""
+    """`log (1/M sum_m softmax(logits_m))` [..., V], in float32 or better: half precision loses small probabilities."""
     log_probs = [
         each.log_softmax(dim=-1, dtype=torch.promote_types(each.dtype, torch.float32)) for each in logits
     ]
@@ -76,6 +76,6 @@ def _log_mean(logits: list[Tensor]) -> Tensor:
 
 
 def _mean(weights: list[Tensor | None]) -> Tensor | None:
-    """The mean of those weights [..., S] that there are."""
+    """The mean of the weights [..., S] that are not None; None if all are."""
     present = [each for each in weights if each is not None]
     return torch.stack(present).mean(dim=0) if present else None
