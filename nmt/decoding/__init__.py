@@ -1,13 +1,12 @@
 """Greedy search, beam search, sampling and forced decoding, over the `Translator` interface only.
 
-B sentences, K hypotheses a sentence (the beam), N = B * K, S source positions, V vocabulary, T steps; b of the
-B sentences are still being searched. Every probability is the model's own: what a search may not choose is
-left out, and nothing is renormalised, so that the log-probability of a hypothesis is the one that
-`force_decode` gives to the same pieces.
+B sentences, K hypotheses per sentence (the beam), N = B * K, S source positions, V vocabulary, T steps; b of the B
+sentences are still being searched. Probabilities are those of the model. A search leaves out forbidden pieces and
+renormalises nothing, so `force_decode` gives the same log-probability to the same pieces.
 
-A length limit counts pieces without EOS. A hypothesis that has used its limit up may only end: EOS is scored
-there as everywhere else. The space searched is thus exactly the sequences that `Constraints` allow, each
-closed by EOS, and a beam as wide as that space finds its best members.
+A length limit counts pieces without EOS. A hypothesis at its limit may only end, and EOS is scored there as
+everywhere else. So the search space is exactly the sequences that `Constraints` allow, closed by EOS, and a beam as
+wide as that space finds its best members.
 """
 
 from nmt.decoding.beam import beam_search

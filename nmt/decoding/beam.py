@@ -1,16 +1,16 @@
 """Beam search.
 
 The beam has `beam_size` slots. A step extends every live hypothesis by every piece that `Constraints` allow and keeps
-the most probable; one that ends in EOS keeps its slot, so that the live beam shrinks by one (as in Bahdanau et al.
-2015). Live hypotheses compete by log p alone and the penalties rank what has ended, by (Wu et al. 2016, eq. 14)
+the most probable extensions. A hypothesis that ends in EOS keeps its slot, so the live beam shrinks by one (as in
+Bahdanau et al. 2015). Live hypotheses compete by log p alone. The penalties rank finished hypotheses by (Wu et al.
+2016, eq. 14)
 
     log p / length_penalty(|Y|, length_alpha) + coverage_penalty(sum_t a_t, coverage_beta)
 
-A beam of one is therefore greedy search, whatever the penalties (but for pieces that are equally probable). The
-search of a sentence is over when no slot is live, or earlier where that changes nothing: when the `num_best`-th
-best finished score is at least `max_live log p / length_penalty(limit + 1)`. This bounds all that a live
-hypothesis can still reach, as log-probabilities only fall, the length penalty only grows, and coverage adds
-nothing above 0.
+So a beam of one is greedy search, whatever the penalties (except between equally probable pieces). The search of a
+sentence is over when no slot is live, or earlier if that changes nothing: when the `num_best`-th best finished score
+is at least `max_live log p / length_penalty(limit + 1)`. No live hypothesis can end above this bound, as
+log-probabilities only fall, the length penalty only grows, and coverage adds nothing above 0.
 """
 
 import torch
@@ -38,9 +38,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The `num_best` best hypotheses found for each sentence of `src` [B, S], best first.
 
-    Fewer than `num_best` come back only where fewer exist within the constraints. Raises ValueError unless
-    `1 <= num_best <= beam_size`, for coverage of a model without attention, and as `Constraints` do;
-    FloatingPointError where the model gives NaN.
+    Returns fewer than `num_best` only if fewer exist within the constraints. Raises ValueError unless
+    `1 <= num_best <= beam_size`, for coverage without attention, and as `Constraints` does; FloatingPointError if the
+    model gives NaN.
     """
     _check(model, settings, num_best)
     beam_size, use_coverage = settings.beam_size, settings.coverage_beta > 0
@@ -50,7 +50,7 @@ def beam_search(
     memory = model.encode(src, src_mask)
     state = model.init_state(memory)
 
-    # The beam starts one hypothesis wide and grows to beam_size as soon as there are so many candidates.
+    # The beam starts with a single hypothesis and grows to beam_size when there are enough candidates.
     rows = torch.arange(src.size(0), device=src.device)  # [b] the sentences still in the batch
     tgt_prev = src.new_full((src.size(0),), model.bos_id)
     live = torch.zeros(src.size(0), 1, device=src.device)  # [b, K] log-probabilities; -inf is an empty slot
@@ -109,7 +109,7 @@ def _check(model: Translator, settings: DecodingSettings, num_best: int) -> None
 def _extend(live: Tensor, log_probs: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The best extensions of hypotheses with log-probabilities `live` [b, K] by pieces `log_probs` [b, K, V].
 
-    Returns log-probabilities, parents and pieces [b, K'], best first, and whether a live hypothesis meets NaN [b].
+    Returns log-probabilities, parents and pieces [b, K'], best first, and [b] True if a live hypothesis meets NaN.
     """
     # The best of all are among the best beam_size of each hypothesis.
     most, pieces = kernels.best(log_probs, min(beam_size, log_probs.size(-1)))  # [b, K, C]

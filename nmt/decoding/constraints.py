@@ -11,14 +11,14 @@ from nmt.models.base import Translator
 NEVER = float("-inf")
 
 
-_MOST_PIECES = 2**24  # up to which float32, of the length penalty, counts one by one
+_MOST_PIECES = 2**24  # float32, the type of the length penalty, holds every whole number up to this
 
 
 def length_limits(src_lengths: Tensor, *, ratio: float, extra: float, cap: int | None) -> Tensor:
-    """How many pieces each translation may have: `min(cap, floor(ratio * |x| + extra))` [B].
+    """The most pieces of each translation: `min(cap, floor(ratio * |x| + extra))` [B].
 
-    |x| [B] counts the real source positions, EOS included. Numbers count as they are written, in decimals: 0.29 * 100
-    is 29, which binary fractions put below 29.
+    |x| [B] counts the real source positions, EOS included. Numbers count as written, in decimals: 0.29 * 100 is 29,
+    but less in binary fractions.
     """
     most = _MOST_PIECES if cap is None else min(cap, _MOST_PIECES)
     slope, start = Fraction(str(ratio)), Fraction(str(extra))
@@ -26,8 +26,10 @@ def length_limits(src_lengths: Tensor, *, ratio: float, extra: float, cap: int |
 
 
 def log_softmax(logits: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Log-probabilities in nats, in float32 or better whatever precision the model computes in; in `out`'s memory
-    where it is given and large enough."""
+    """Log-probabilities in nats, in float32 or wider, for logits of any precision.
+
+    They use the memory of `out` if its type fits and it is large enough.
+    """
     dtype = torch.promote_types(logits.dtype, torch.float32)
     if out is None or logits.dtype != out.dtype or logits.numel() > out.numel():
         return logits.log_softmax(dim=-1, dtype=dtype)
@@ -35,7 +37,7 @@ def log_softmax(logits: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def block_repeats(log_probs: Tensor, history: Tensor, size: int) -> None:
-    """Exclude, in place, each piece that would complete an n-gram of `size` pieces that is in the history already.
+    """Exclude, in place, each piece that would complete an n-gram of `size` pieces that the history contains.
 
     `log_probs` [N, V]; `history` [N, T] are the pieces so far, without BOS.
     """
@@ -44,7 +46,7 @@ def block_repeats(log_probs: Tensor, history: Tensor, size: int) -> None:
     ngrams = history.unfold(1, size, 1)  # [N, T - size + 1, size]
     last = history[:, history.size(1) - size + 1 :].unsqueeze(1)  # [N, 1, size - 1]
     seen = (ngrams[..., :-1] == last).all(dim=-1)  # [N, T - size + 1]
-    # Adding -inf or 0 is right where two n-grams concern the same piece.
+    # Add -inf or 0: several n-grams may concern the same piece.
     log_probs.scatter_add_(1, ngrams[..., -1], log_probs.new_zeros(seen.shape).masked_fill(seen, NEVER))
 
 
@@ -64,9 +66,9 @@ class Constraints:
         limit = min(max_length, floor(max_length_ratio * |x| + max_length_extra))
         minimum = min(limit, max(min_length, floor(min_length_ratio * |x|)))
 
-    It begins with its row of `prefixes` [B, P] (padded on the right), whatever else is asked. With
-    `no_repeat_ngram_size` > 0 no later piece completes an n-gram of that size which came before. EOS comes
-    before the minimum only where no other piece may, so that every hypothesis can go on or end.
+    It begins with its row of `prefixes` [B, P] (padded on the right), against all other constraints. With
+    `no_repeat_ngram_size` > 0 no later piece completes an n-gram of that size that came before. EOS comes before the
+    minimum only if no other piece may, so that every hypothesis can go on or end.
 
     Raises PrefixError for a prefix that does not fit.
     """
@@ -92,19 +94,19 @@ class Constraints:
             self.limits = self.limits.clamp(max=self._most_of_model)
         wanted = length_limits(src_lengths, ratio=settings.min_length_ratio, extra=0, cap=None)
         self.minimums = torch.minimum(self.limits, wanted.clamp(min=settings.min_length))
-        # Plain numbers: a step need not wait for the device to know that it has nothing to exclude.
+        # Python numbers: a step with nothing to exclude does not wait for the device.
         any_sentence = len(src_lengths) > 0
         self.smallest_limit = int(self.limits.min()) if any_sentence else 0
         self.largest_limit = int(self.limits.max()) if any_sentence else 0
         self.largest_minimum = int(self.minimums.max()) if any_sentence else 0
         self.prefixes = prefixes
-        self._last: Tensor | None = None  # log-probabilities, whose memory the next step takes again
+        self._last: Tensor | None = None  # log-probabilities; the next step uses their memory again
         self.longest_prefix = 0
         if prefixes is not None:
             self.longest_prefix = self._check_prefixes(prefixes)
 
     def _check_prefixes(self, prefixes: Tensor) -> int:
-        """The length of the longest of `prefixes` [B, P]."""
+        """Length of the longest of `prefixes` [B, P]. Raises PrefixError for a prefix that does not fit."""
         assert len(prefixes) == len(self.limits), "one prefix for each sentence"
         lengths = (prefixes != self.pad_id).sum(dim=1)
         for i, (ids, length, limit) in enumerate(
@@ -122,21 +124,21 @@ class Constraints:
         return int(lengths.max()) if len(lengths) else 0
 
     def no_history(self, num_hypotheses: int, device: torch.device) -> Tensor | None:
-        """The pieces before the first step [N, 0], where a search must keep them; else None."""
+        """The empty history [N, 0] before the first step; None if the search needs no history."""
         if self.no_repeat_ngram_size == 0:
             return None
         return torch.empty(num_hypotheses, 0, dtype=torch.long, device=device)
 
     def log_probs(self, logits: Tensor, rows: Tensor, num_pieces: int, history: Tensor | None) -> Tensor:
-        """Log-probabilities [b, K, V] after `num_pieces` pieces, -inf where a piece may not come next.
+        """Log-probabilities [b, K, V] after `num_pieces` pieces, -inf for pieces that may not come next.
 
-        `logits` [N, V] of the sentences `rows` [b]; `history` [N, T] as begun by `no_history`. PAD and BOS
-        never come. What is returned holds until the next call.
+        `logits` [N, V] of the sentences `rows` [b]; `history` [N, T], begun by `no_history`. PAD and BOS never come.
+        The next call overwrites the result.
         """
         self._last = log_softmax(logits, out=self._last)
         log_probs = self._last.unflatten(0, (len(rows), -1))  # [b, K, V]
         eos = log_probs[:, :, self.eos_id].clone()
-        given = self._given(log_probs, rows, num_pieces)
+        given = self._next_pieces(log_probs, rows, num_pieces)
         log_probs[:, :, self.pad_id] = NEVER
         log_probs[:, :, self.bos_id] = NEVER
         if history is not None:
@@ -153,8 +155,11 @@ class Constraints:
         pieces, log_probs_given = given
         return torch.where((pieces != self.pad_id)[:, None, None], log_probs_given, log_probs)
 
-    def _given(self, log_probs: Tensor, rows: Tensor, num_pieces: int) -> tuple[Tensor, Tensor] | None:
-        """The next piece of each prefix [b], PAD past its end, and log-probabilities that leave only it."""
+    def _next_pieces(self, log_probs: Tensor, rows: Tensor, num_pieces: int) -> tuple[Tensor, Tensor] | None:
+        """The next piece of each prefix [b], PAD past its end, and log-probabilities that leave only this piece.
+
+        None after the end of the longest prefix.
+        """
         if self.prefixes is None or num_pieces >= self.longest_prefix:
             return None
         pieces = self.prefixes[rows, num_pieces]  # [b]

@@ -15,8 +15,8 @@ def force_decode(
 ) -> list[Hypothesis]:
     """Log-probabilities and attention of given targets, one hypothesis for each sentence.
 
-    `src` [B, S]; `tgt_in` [B, T] begins with BOS; `tgt_out` [B, T] is what follows each of its pieces, ending
-    with EOS. Padded positions of `tgt_out` count for nothing. The score is the log-probability.
+    `src` [B, S]; `tgt_in` [B, T] begins with BOS; `tgt_out` [B, T] has the piece after each piece of `tgt_in`, up to
+    EOS. Padded positions of `tgt_out` do not count. The score is the log-probability.
     """
     assert not model.training, "decoding needs model.eval()"
     src_mask = padding_mask(src, model.pad_id)

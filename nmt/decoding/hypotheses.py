@@ -1,4 +1,4 @@
-"""Hypotheses, and the records of a search from which they are rebuilt."""
+"""Hypotheses, and the records of a search that they are rebuilt from."""
 
 import math
 from dataclasses import dataclass
@@ -10,16 +10,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation of one sentence.
+    """A translation of a sentence.
 
     ids: the pieces, without BOS and EOS.
-    log_prob: `sum_t log p(y_t | y_<t, x)` in nats, EOS included where there is one.
-    score: what the search ranks by, `log_prob / length_penalty + coverage_penalty`; `log_prob` where nothing is
-        ranked.
-    finished: False where the length limit was used up, so that nothing but EOS could follow (or, of a forced
-        target, where it holds no EOS).
-    weights: cross-attention [T, S_i] on the CPU, a row for each piece and one for EOS, a column for each real
-        position of that sentence; None where not asked for or where the model has none.
+    log_prob: `sum_t log p(y_t | y_<t, x)` in nats, including EOS if there is one.
+    score: `log_prob / length_penalty + coverage_penalty` after beam search, else `log_prob`.
+    finished: False if the length limit was used up, so that only EOS could follow. Of a forced target: False if it
+        has no EOS.
+    weights: cross-attention [T, S_i] on the CPU, with a row for each piece and for EOS and a column for each real
+        source position; None if not needed or without attention.
     """
 
     ids: list[int]
@@ -30,11 +29,11 @@ class Hypothesis:
 
 
 class Ends(NamedTuple):
-    """The best finished hypotheses of every sentence, each [B, M], best first; score -inf is none."""
+    """The best finished hypotheses of every sentence, all [B, M], best first; a score of -inf is an empty place."""
 
     scores: Tensor
     log_probs: Tensor
-    step: Tensor  # at which EOS came, from 0
+    step: Tensor  # of EOS, from 0
     slot: Tensor  # of the beam after that step
 
     @classmethod
@@ -44,7 +43,10 @@ class Ends(NamedTuple):
         return cls(lowest, lowest, zeros, zeros)
 
     def add(self, rows: Tensor, scores: Tensor, log_probs: Tensor, step: int) -> "Ends":
-        """Merge what `rows` [b] ended at `step`: both [b, K] by slot, score -inf where one did not end."""
+        """Merge the hypotheses of `rows` [b] that ended at `step`.
+
+        scores and log_probs are [b, K] by slot; a score of -inf is a hypothesis that did not end.
+        """
         new_scores = scores.new_full((self.slot.size(0), scores.size(1)), float("-inf"))  # [B, K]
         new_log_probs = torch.zeros_like(new_scores)
         new_scores[rows], new_log_probs[rows] = scores, log_probs
@@ -56,11 +58,11 @@ class Ends(NamedTuple):
 
 
 class TrailStep(NamedTuple):
-    """One step of a search over the b sentences then in the batch, from which hypotheses are rebuilt."""
+    """One step of a search over the b sentences still in the batch, from which hypotheses are rebuilt."""
 
-    place: Tensor  # [B] where a sentence stands among the b; 0 where it has left
-    parent: Tensor  # [b, K'] the slot, before the step, that each slot continues
-    piece: Tensor  # [b, K'] the piece that it appended
+    place: Tensor  # [B] the index of a sentence among the b; 0 if it has left
+    parent: Tensor  # [b, K'] the slot before the step that each slot continues
+    piece: Tensor  # [b, K'] the piece that each slot appended
     weights: Tensor | None  # [b, K, S] of the slots before the step
 
     @classmethod
@@ -77,7 +79,10 @@ class TrailStep(NamedTuple):
 def rebuild(
     trail: list[TrailStep], ends: Ends, limits: Tensor, src_lengths: Tensor, pad_id: int
 ) -> list[list[Hypothesis]]:
-    """Follow the parents back from `ends` [B, M], for all hypotheses at once."""
+    """Follow the parents back from `ends` [B, M], for all hypotheses at once.
+
+    Raises FloatingPointError if a sentence has no hypothesis, or a log-probability that is not finite.
+    """
     slot = torch.zeros_like(ends.slot)
     ids, rows_of_weights = [], []
     for step in reversed(range(len(trail))):
@@ -113,5 +118,5 @@ def rebuild(
 
 
 def no_finite(sentence: int) -> str:
-    """The message of a search whose model gives NaN, or only minus infinity."""
+    """The message for a model that gives NaN, or only minus infinity."""
     return f"the model gives sentence {sentence} of the batch no finite log-probability"

@@ -1,4 +1,4 @@
-"""Greedy search and sampling: each hypothesis is extended alone."""
+"""Greedy search and sampling: every hypothesis is extended independently."""
 
 import hashlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
 from nmt.decoding.settings import BEAM, DecodingSettings
 from nmt.models.base import Translator, select
 
-# Pieces [b, K] from log-probabilities [b, K, V] of the sentences `rows` [b] at a step, counted from 0.
+# Chooses pieces [b, K] from log-probabilities [b, K, V] of the sentences `rows` [b] at a step, from 0.
 Choose = Callable[[Tensor, Tensor, int], Tensor]
 
 
@@ -28,8 +28,8 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """The most probable piece at each step, one hypothesis for each sentence of `src` [B, S], in order.
 
-    Of the settings it takes the constraints. The score is the log-probability. Raises
-    ValueError as `Constraints` do, FloatingPointError where the model gives NaN.
+    Of the settings, only the constraints apply. The score is the log-probability. Raises ValueError as `Constraints`
+    does, FloatingPointError if the model gives NaN.
     """
     src_mask = padding_mask(src, model.pad_id)
     constraints = Constraints(model, src_mask.sum(dim=1), settings, prefixes)
@@ -51,18 +51,18 @@ def sample(
     prefixes: Tensor | None = None,
     need_weights: bool = False,
 ) -> list[list[Hypothesis]]:
-    """`num_best` translations drawn for each sentence of `src` [B, S], in the order drawn (see `draw`).
+    """Draw `num_best` translations for each sentence of `src` [B, S], in the order drawn (see `draw`).
 
-    What is drawn depends on the seed, the sentence and the number of the sample alone: not on its neighbours
-    in the batch, nor on how many samples there are. The log-probability, which is the score too, is the
-    model's own, whatever the temperature. Raises as `Constraints` do, and FloatingPointError where the model gives NaN.
+    A sample depends only on the seed, the sentence and the number of the sample: not on other sentences in the batch,
+    nor on the number of samples. Log-probability and score are those of the model, whatever the temperature. Raises
+    ValueError as `Constraints` does, FloatingPointError if the model gives NaN.
     """
     src_mask = padding_mask(src, model.pad_id)
     constraints = Constraints(model, src_mask.sum(dim=1), settings, prefixes)
     sentences = [ids[mask].tolist() for ids, mask in zip(src, src_mask, strict=True)]
     uniforms = _uniforms(sentences, num_best, constraints.largest_limit + 1, settings.seed).to(src.device)
 
-    def drawn(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
+    def draw_pieces(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
         return draw(
             log_probs,
             uniforms[rows, :, step],
@@ -71,15 +71,15 @@ def sample(
             top_p=settings.top_p,
         )
 
-    return _follow(model, src, src_mask, constraints, drawn, width=num_best, need_weights=need_weights)
+    return _follow(model, src, src_mask, constraints, draw_pieces, width=num_best, need_weights=need_weights)
 
 
 def draw(log_probs: Tensor, uniforms: Tensor, *, temperature: float, top_k: int, top_p: float) -> Tensor:
-    """Pieces [...] drawn with `p(y) ** (1 / temperature)`, normalised, from `log_probs` [..., V].
+    """Draw pieces [...] with `p(y) ** (1 / temperature)`, normalised, from `log_probs` [..., V].
 
-    Of these, `top_k` > 0 keeps the k most probable alone (Fan et al. 2018); then `top_p` < 1 keeps the fewest
-    most probable whose share of what is left is at least `top_p` (Holtzman et al. 2020). `uniforms` [...] in
-    [0, 1) are turned into pieces through the inverse of the cumulative distribution.
+    `top_k` > 0 keeps only the k most probable pieces (Fan et al. 2018). Then `top_p` < 1 keeps the fewest most
+    probable pieces that hold at least a share `top_p` of the rest (Holtzman et al. 2020). `uniforms` [...] in [0, 1)
+    become pieces through the inverse of the cumulative distribution.
     """
     scores = log_probs.double() / temperature
     pieces = None
@@ -97,7 +97,7 @@ def draw(log_probs: Tensor, uniforms: Tensor, *, temperature: float, top_k: int,
 
 
 def _uniforms(sentences: list[list[int]], num_samples: int, num_steps: int, seed: int) -> Tensor:
-    """Uniforms in [0, 1) [B, num_samples, num_steps]: a stream for each sample, seeded by what it belongs to."""
+    """Uniform numbers in [0, 1) [B, num_samples, num_steps]; seed, sentence and number seed the stream of a sample."""
     generator = torch.Generator()
     uniforms = torch.empty(len(sentences), num_samples, num_steps, dtype=torch.float64)
     for i, ids in enumerate(sentences):
@@ -119,7 +119,7 @@ def _follow(
     width: int,
     need_weights: bool,
 ) -> list[list[Hypothesis]]:
-    """Extend `width` hypotheses of each sentence of `src` [B, S] by the pieces that `choose` gives, until EOS.
+    """Extend `width` hypotheses of each sentence of `src` [B, S] by the pieces that `choose` returns, until EOS.
 
     A sentence leaves the batch when all of its hypotheses have ended.
     """
@@ -134,7 +134,7 @@ def _follow(
     log_prob = torch.zeros(src.size(0), width, device=src.device)
     end_step = torch.zeros(src.size(0), width, dtype=torch.long, device=src.device)
     trail: list[TrailStep] = []
-    while len(rows) > 0 and len(trail) <= constraints.largest_limit:  # what is NaN need not end by itself
+    while len(rows) > 0 and len(trail) <= constraints.largest_limit:  # NaN need not end by itself
         logits, state, weights = model.step(tgt_prev, state, memory, need_weights=need_weights)
         log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
         piece = choose(log_probs, rows, len(trail))  # [b, K]

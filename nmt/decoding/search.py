@@ -1,4 +1,4 @@
-"""Decoding by beam search or sampling, as the settings say."""
+"""Decoding by beam search or by sampling, as the settings say."""
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ def search(
 ) -> list[list[Hypothesis]]:
     """`num_best` translations of each sentence of `src` [B, S].
 
-    Drawn translations come in the order drawn, others best first. Raises ValueError for settings that do not fit the
+    Samples come in the order drawn, other translations best first. Raises ValueError if the settings do not fit the
     model, `num_best` or the prefixes.
     """
     find = sampling.sample if settings.sample else beam_search

@@ -1,4 +1,4 @@
-"""The settings of decoding, which the files in `configs/decoding/` choose."""
+"""The settings of decoding, chosen by the files in `configs/decoding/`."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 
 from nmt.config.types import NonNegative, Whole
 
-LEAST_RATIO = 2.0  # of the limit of a translation's pieces to its source's, if none is given or measured
+LEAST_RATIO = 2.0  # target pieces per source piece in the length limit, if no ratio is given or measured
 Ratio = Annotated[
     float,
     BeforeValidator(
@@ -20,12 +20,12 @@ Ratio = Annotated[
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
 class DecodingSettings:
-    """How text is translated: by a beam of `beam_size` hypotheses, or drawn where `sample` is set.
+    """Settings of beam search with `beam_size` hypotheses, or of sampling if `sample` is set.
 
-    A beam of one is greedy search. `length_alpha` and `coverage_beta` rank what a beam has finished (`beam_search`);
-    `temperature`, `top_k`, `top_p` and `seed` say what is drawn (`sample`); the others limit either (`Constraints`).
-    A `max_length_ratio` of None is LEAST_RATIO.
-    Raises ValueError for a setting that is out of range or could not take effect.
+    A beam of one is greedy search. `length_alpha` and `coverage_beta` rank the finished hypotheses of a beam
+    (`beam_search`); `temperature`, `top_k`, `top_p` and `seed` are for sampling (`sample`); the others limit both
+    (`Constraints`). A `max_length_ratio` of None is LEAST_RATIO. Raises ValueError for a setting that is out of range
+    or has no effect.
     """
 
     beam_size: Annotated[int, Field(ge=1, le=1_000)] = 5
