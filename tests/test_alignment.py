@@ -95,7 +95,7 @@ def test_entropy_of_the_uniform_is_log_n_and_of_one_hot_is_nothing():
     assert alignment.entropy(np.full((2, 8), 1 / 8)) == pytest.approx([math.log(8)] * 2)
     assert alignment.entropy(np.eye(3)) == pytest.approx([0, 0, 0])
     assert alignment.concentration(np.eye(3)) == pytest.approx([1, 1, 1])
-    assert alignment.received([[0.25, 0.75], [0.5, 0.5]]) == pytest.approx([0.75, 1.25])
+    assert alignment.source_coverage([[0.25, 0.75], [0.5, 0.5]]) == pytest.approx([0.75, 1.25])
 
 
 def test_statistics_are_means_over_pieces():
@@ -287,7 +287,7 @@ LOOPS = {
     "entropy": ("target", lambda rows: [entropy_by_loops(row) for row in rows]),
     "concentration": ("target", lambda rows: [max(row) for row in rows]),
     "locality": ("target", locality_by_loops),
-    "received": ("source", lambda rows: [sum(column) for column in zip(*rows, strict=True)]),
+    "source_coverage": ("source", lambda rows: [sum(column) for column in zip(*rows, strict=True)]),
     "diagonality": ("one", diagonality_by_loops),
 }
 
@@ -352,7 +352,7 @@ def test_masks_that_do_not_fit_are_refused_with_both_numbers():
     with pytest.raises(ValueError, match=r"src_mask is \(1,\) but the weights have 3 positions"):
         alignment.entropy(np.eye(3), src_mask=[True])
     with pytest.raises(ValueError, match=r"tgt_mask is \(2, 4\) but the weights have 3 positions"):
-        alignment.received(np.eye(3), tgt_mask=np.ones((2, 4)))
+        alignment.source_coverage(np.eye(3), tgt_mask=np.ones((2, 4)))
     with pytest.raises(ValueError, match=r"\[\.\.\., T, S\], got 1 dimension"):
         alignment.entropy(np.ones(3))
 

@@ -1,7 +1,7 @@
 """Word alignments from attention weights, their symmetrisation and error rate, and measures of the weights.
 
-A link (i, j) joins source word i and target word j, both from 0 over whitespace words. Weights are [T, S], or
-[target words, source words] once they are between words: NumPy arrays or tensors of any origin.
+A link (i, j) joins source word i and target word j, both from 0 over whitespace words. Weights are [T, S] between
+pieces, or [target words, source words]: NumPy arrays or tensors of any library.
 """
 
 from nmt.alignment.arrays import read_arrays, saving_weights
@@ -29,7 +29,7 @@ from nmt.alignment.measures import (
     diagonality,
     entropy,
     locality,
-    received,
+    source_coverage,
     statistics,
 )
 from nmt.alignment.symmetrization import symmetrize

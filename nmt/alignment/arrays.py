@@ -1,4 +1,4 @@
-"""Weights of many sentences in one .npz file of plain arrays, written as they come."""
+"""Attention weights of many sentences in an .npz file: writing sentence by sentence, and reading."""
 
 import shutil
 import tempfile
@@ -18,10 +18,11 @@ LONGEST_LABEL = 40  # characters; longer labels are cut
 
 @contextmanager
 def saving_weights(path: Path) -> Iterator[Callable[..., None]]:
-    """A function that adds a sentence's weights [T, S], source and target labels, if it has any, to the file `path`.
+    """Open `path` for writing; yields a function that adds the weights [T, S] and labels of a sentence.
 
-    shapes [N, 2] has T and S of each sentence, weights (float32) all weights row by row, source and target (text) all
-    labels. What is not written yet is in files without a name beside `path`.
+    Its arguments, all empty by default, are weights, source labels and target labels. In the file, shapes [N, 2] has
+    T and S of each sentence, weights (float32) all weights row by row, source and target (text) all labels. Until the
+    block ends, the data is in unnamed files beside `path`.
     """
     types = {"shapes": "<i8", "weights": "<f4"} | dict.fromkeys(("source", "target"), f"<U{LONGEST_LABEL}")
     with ExitStack() as stack:
@@ -46,7 +47,7 @@ def saving_weights(path: Path) -> Iterator[Callable[..., None]]:
 
 
 def read_arrays(path: str | Path) -> Iterator[tuple[NDArray[np.float32], list[str], list[str]]]:
-    """Weights [T, S], source and target labels of each sentence of a file that `weights=FILE.npz` wrote."""
+    """Weights [T, S], source labels and target labels of each sentence in a file that `weights=FILE.npz` wrote."""
     with np.load(path) as arrays:
         weights, source, target = (arrays[name] for name in ("weights", "source", "target"))
         w = s = t = 0

@@ -1,4 +1,4 @@
-"""Attention to the sentences of a document: their weights, and how well these find the sentences that matter."""
+"""Attention to the sentences of a document: their weights, and how well these find the important sentences."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -13,13 +13,13 @@ SEPARATOR = "¶"  # the word between two sentences of a document
 
 
 def sentences_of(words: Sequence[str]) -> list[int]:
-    """For each word of a document the number of its sentence, from 0; a separator belongs to the one that it ends."""
+    """The sentence number, from 0, of each word of a document; a separator belongs to the sentence that it ends."""
     ends = np.array([word == SEPARATOR for word in words], dtype=int)
     return (ends.cumsum() - ends).tolist()
 
 
 def sentence_weights(weights: Any, words: Sequence[str]) -> NDArray[np.floating]:
-    """Weights [..., S] of a document's words, summed to those of its sentences [..., N]."""
+    """Sum weights [..., S] of the words of a document to weights [..., N] of its sentences."""
     values, numbers = as_array(weights), sentences_of(words)
     member = np.eye(max(numbers, default=-1) + 1)[numbers]  # [S, N]
     return values @ member
@@ -28,10 +28,10 @@ def sentence_weights(weights: Any, words: Sequence[str]) -> NDArray[np.floating]
 def weighed_words(
     weights: Iterable[Any], sources: Iterable[Sequence[str]], labels: Iterable[str], *, most: int = 10
 ) -> dict[str, list[tuple[str, float]]]:
-    """For each label the words that weigh most in its texts: `{label: [(word, mean weight), ...]}`.
+    """For each label the words with the most weight in its texts: `{label: [(word, mean weight), ...]}`.
 
-    weights: [T, S] between words; a word's weight in a text is the mean over its places and over the output. Words that
-    stand in fewer than 3 texts of a label are left out, and so are texts without output.
+    weights: [T, S] between words. The weight of a word in a text is the mean over its places and over the output.
+    Words in fewer than 3 texts of a label and texts without output are left out.
     """
     found: dict[str, dict[str, list[float]]] = {}
     for each, words, label in zip(weights, sources, labels, strict=True):
@@ -49,7 +49,7 @@ def weighed_words(
 
 
 class Importance(NamedTuple):
-    """How well attention finds the sentences that matter, from 0 to 1; see `score_importance`."""
+    """How well attention finds the important sentences, from 0 to 1; see `score_importance`."""
 
     precision: float
     mass: float
@@ -58,14 +58,14 @@ class Importance(NamedTuple):
 def score_importance(
     weights: Iterable[Any], documents: Iterable[Sequence[str]], golds: Iterable[Links]
 ) -> Importance | None:
-    """Means over documents, of sentences' weights w_i over the whole output.
+    """Precision and mass of sentence weights w_i over the whole output, as means over documents.
 
         w_i = mean_t sum of a_tj over words j of sentence i        precision = |G and the k largest| / k, k = |G|
         mass = sum of w_i over i in G / sum of all w_i
 
-    weights: [T, S] between words. golds: links of each pair; G has the sentences of which a word is linked. A document
-    without links is left out; None where all are. Sentences without weight are never among the k largest, and a
-    document whose words have no weight at all (all of it was on the end) counts as 0.
+    weights: [T, S] between words. golds: the links of each pair; G is the set of sentences with a linked word.
+    Documents without links are left out; None if all are. Sentences without weight are never among the k largest. A
+    document with no weight on words (all of it on the end) counts as 0.
     """
     found = []
     for each, words, links in zip(weights, documents, golds, strict=True):

@@ -1,4 +1,4 @@
-"""Links between the words of a sentence pair: reading and writing them, and their error against gold ones.
+"""Links between the words of a sentence pair: parsing, formatting, and their error against gold links.
 
 A link (i, j) joins source word i and target word j, both from 0 over whitespace words.
 """
@@ -15,7 +15,7 @@ Links = set[tuple[int, int]]
 
 
 def parse_pharaoh(line: str) -> Links:
-    """The links of `0-0 1-2`. Raises UserError naming the link that is none."""
+    """Parse links `0-0 1-2`. Raises UserError for anything else."""
     sure, possible = parse_talp(line)
     if sure != possible:
         raise UserError(f"a Pharaoh line has links i-j only, not {line.strip()!r}")
@@ -23,12 +23,12 @@ def parse_pharaoh(line: str) -> Links:
 
 
 def format_pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """`0-0 1-2`, sorted."""
+    """Format links as `0-0 1-2`, sorted."""
     return " ".join(f"{i}-{j}" for i, j in sorted(links))
 
 
 def parse_talp(line: str) -> tuple[Links, Links]:
-    """Sure links (`i-j`) and possible ones (`ipj`); every sure link is possible too. Raises UserError."""
+    """Parse sure links (`i-j`) and possible links (`ipj`); every sure link is possible too. Raises UserError."""
     sure: Links = set()
     possible: Links = set()
     for text in line.split():
@@ -45,9 +45,9 @@ def parse_talp(line: str) -> tuple[Links, Links]:
 def read_alignments(path: str | Path, *, possible: bool = True) -> list[tuple[Links, Links]]:
     """Sure and possible links of each line of a `.talp` or Pharaoh file; an empty line is a pair without links.
 
-    The file may be packed. Without `possible` a link may only be sure, as in a Pharaoh file.
+    The file may be compressed. Without `possible` all links must be sure, as in a Pharaoh file.
 
-    Raises UserError naming the file, and the line that is none.
+    Raises UserError with the file and the number of a faulty line.
     """
     pairs = []
     for number, line in enumerate(read_lines(Path(path)), start=1):
@@ -59,7 +59,7 @@ def read_alignments(path: str | Path, *, possible: bool = True) -> list[tuple[Li
 
 
 class AlignmentScore(NamedTuple):
-    """Alignment error rate, precision and recall over a corpus, each from 0 to 1."""
+    """Alignment error rate, precision and recall over a corpus, all from 0 to 1."""
 
     aer: float
     precision: float
@@ -74,8 +74,8 @@ def score_alignments(
         AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)
         precision = |A and P| / |A|        recall = |A and S| / |S|
 
-    Counts are summed over the corpus first. Where there is nothing to find and nothing was found, AER is 0 and
-    the others are 1. Raises ValueError where the counts of sentences differ.
+    Counts are summed over the corpus first. AER is 0 if A and S are empty; precision is 1 if A is empty, recall is 1
+    if S is empty. Raises ValueError if the numbers of sentences differ.
     """
     num_links = num_sure = num_in_sure = num_in_possible = 0
     for found, sure, possible in zip(hypotheses, sures, possibles, strict=True):

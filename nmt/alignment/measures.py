@@ -1,13 +1,13 @@
 """Measures of attention weights: entropy, concentration, coverage, locality, diagonality, agreement of heads.
 
-Weights are [..., T, S]: NumPy arrays, tensors, or a tuple of tensors (one a layer, as other libraries return
-them), with any dimensions before the last two. a_tj is the weight of target position t on source position j.
+Weights are [..., T, S]: NumPy arrays, tensors, or a tuple of tensors (one per layer, as other libraries return them),
+with any dimensions before the last two. a_tj is the weight of target position t on source position j.
 
-Each function takes `src_mask` [..., S] and `tgt_mask` [..., T], True is real; None means that all are. Their
-leading dimensions broadcast against those of the weights: for [layers, B, heads, T, S], masks are [B, 1, S] and
-[B, 1, T]. Weights on padding are left out and the rest stay as they are. Positions are counted over real ones,
-so padding on either side changes nothing. At padding, a result has NaN. Raises ValueError where a mask's length
-differs from the weights'.
+All functions take `src_mask` [..., S] and `tgt_mask` [..., T]: True is real; None if all are. Their leading
+dimensions broadcast against those of the weights: for [layers, B, heads, T, S], masks are [B, 1, S] and [B, 1, T].
+Weights on padding are left out and the rest stay as they are. Positions are counted over real tokens, so padding on
+either side changes nothing. Results are NaN at padding. Raises ValueError if the length of a mask differs from that
+of the weights.
 """
 
 from collections.abc import Iterable
@@ -23,28 +23,28 @@ Floats = NDArray[np.floating]
 
 def entropy(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Floats:
     """`-sum_j a_tj log a_tj` of each row, in nats; 0 log 0 is 0. Returns [..., T]."""
-    values, _, tgt_real = _masked(weights, src_mask, tgt_mask)
+    values, _, tgt_real = _apply_masks(weights, src_mask, tgt_mask)
     return np.where(tgt_real, _entropy(values), np.nan)
 
 
 def concentration(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Floats:
     """`max_j a_tj` of each row. Returns [..., T]."""
-    values, _, tgt_real = _masked(weights, src_mask, tgt_mask)
+    values, _, tgt_real = _apply_masks(weights, src_mask, tgt_mask)
     return np.where(tgt_real, values.max(axis=-1, initial=0.0), np.nan)
 
 
-def received(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Floats:
+def source_coverage(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Floats:
     """`sum_t a_tj`: the coverage of each source position by the whole target (Tu et al. 2016). Returns [..., S]."""
-    values, src_real, _ = _masked(weights, src_mask, tgt_mask)
+    values, src_real, _ = _apply_masks(weights, src_mask, tgt_mask)
     return np.where(src_real, values.sum(axis=-2), np.nan)
 
 
 def diagonality(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Floats:
     """Correlation of the target position t with the expected source position `sum_j j a_tj`. Returns [...].
 
-    1 where attention moves evenly from left to right, -1 where it moves back, 0 where it does not move.
+    1 if attention moves evenly from left to right, -1 if it moves evenly back, 0 if it does not move.
     """
-    values, src_real, tgt_real = _masked(weights, src_mask, tgt_mask)
+    values, src_real, tgt_real = _apply_masks(weights, src_mask, tgt_mask)
     expected = (values * _positions(src_real)[..., None, :]).sum(axis=-1)
     num_real = np.maximum(tgt_real.sum(axis=-1, keepdims=True), 1)
     deviations = []
@@ -61,10 +61,10 @@ def diagonality(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> 
 def locality(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Floats:
     """`sum_j a_tj (1 - |(j + 1/2) / S - (t + 1/2) / T|)` of each row, with S and T counted over real positions.
 
-    1 where all of a row lies on the straight line from the first words to the last; uniform attention has 3/4
-    in the middle of a long target and 1/2 at its ends. Returns [..., T].
+    1 if all of a row lies on the straight line from the first words to the last; uniform attention has 3/4 in the
+    middle of a long target and 1/2 at its ends. Returns [..., T].
     """
-    values, src_real, tgt_real = _masked(weights, src_mask, tgt_mask)
+    values, src_real, tgt_real = _apply_masks(weights, src_mask, tgt_mask)
     source, target = (
         (_positions(real) + 0.5) / np.maximum(real.sum(-1, keepdims=True), 1) for real in (src_real, tgt_real)
     )
@@ -73,13 +73,13 @@ def locality(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Flo
 
 
 def agreement(weights: Any, *, src_mask: Any = None, tgt_mask: Any = None) -> Floats:
-    """How alike K heads attend, weights [..., K, T, S]: `1 - (H(mean_k a_k) - mean_k H(a_k)) / log K`.
+    """Similarity of K heads with weights [..., K, T, S]: `1 - (H(mean_k a_k) - mean_k H(a_k)) / log K`.
 
-    The divergence is Jensen-Shannon's for K distributions (Lin 1991, section 5), at most log K: 1 where all
-    heads have the same row, 0 where no two share a source position. Rows must sum to one. Returns [..., T].
-    Raises ValueError for less than 2 heads.
+    The divergence is that of Jensen and Shannon for K distributions (Lin 1991, section 5), at most log K: 1 if all
+    heads have the same row, 0 if no two heads share a source position. Rows must sum to 1. Returns [..., T]. Raises
+    ValueError for fewer than 2 heads.
     """
-    values, _, tgt_real = _masked(weights, src_mask, tgt_mask)
+    values, _, tgt_real = _apply_masks(weights, src_mask, tgt_mask)
     num_heads = values.shape[-3] if values.ndim > 2 else 1
     if num_heads < 2:
         raise ValueError(f"agreement is between 2 heads or more, [..., K, T, S], got {num_heads} head")
@@ -91,13 +91,17 @@ STATISTICS = ("entropy", "concentration", "locality", "coverage", "diagonality")
 
 
 def statistics(weights: Iterable[Any]) -> dict[str, float]:
-    """Means over sentences' weights [T, S] (each without padding), of rows that are scaled to sum to one where they do
-    not, as those of `local_p` (a row of zeros stays).
+    """Means over the weights [T, S] of sentences, all without padding.
 
-    entropy: nats, over all target pieces. concentration: the largest weight, over all target pieces. locality:
-    nearness to the diagonal, over all target pieces. coverage: the share of source positions that receive at
-    least half a piece's worth of attention in all. diagonality: over sentences. Raises ValueError if there are
-    no weights.
+    Rows that do not sum to 1, as with `local_p`, are scaled first; rows of zeros stay.
+
+    entropy: in nats, over all target pieces.
+    concentration: the largest weight, over all target pieces.
+    locality: nearness to the diagonal, over all target pieces.
+    coverage: the share of source positions that receive at least half a piece of attention in total.
+    diagonality: over sentences.
+
+    Raises ValueError if there are no weights.
     """
     entropies, largest, local, covered, diagonal = [], [], [], [], []
     for given in weights:
@@ -106,7 +110,7 @@ def statistics(weights: Iterable[Any]) -> dict[str, float]:
         entropies.append(entropy(each))
         largest.append(concentration(each))
         local.append(locality(each))
-        covered.append(received(each) >= 0.5)
+        covered.append(source_coverage(each) >= 0.5)
         diagonal.append(diagonality(each))
     if not sum(map(len, entropies)) or not sum(map(len, covered)):
         raise ValueError(f"no weights: {len(entropies)} sentences, none of which has pieces on both sides")
@@ -114,17 +118,17 @@ def statistics(weights: Iterable[Any]) -> dict[str, float]:
     return dict(zip(STATISTICS, [*means, float(np.mean(diagonal))], strict=True))
 
 
-def _masked(
+def _apply_masks(
     weights: Any, src_mask: Any, tgt_mask: Any
 ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Weights [..., T, S] with zeros at padding, and the masks as whole arrays [..., S] and [..., T]."""
+    """Weights [..., T, S] with zeros at padding, and the masks broadcast to [..., S] and [..., T]."""
     values = as_array(weights)
     if values.ndim < 2:
         raise ValueError(f"weights are [..., T, S], got {values.ndim} dimension(s)")
     *leading, T, S = values.shape
     src_real = _whole_mask(src_mask, (*leading, S), "src_mask")
     tgt_real = _whole_mask(tgt_mask, (*leading, T), "tgt_mask")
-    # np.where and not a product: what stands at padding may be NaN.
+    # Not a product: weights at padding may be NaN.
     return np.where(src_real[..., None, :] & tgt_real[..., :, None], values, 0.0), src_real, tgt_real
 
 

@@ -15,14 +15,17 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 def symmetrize(forward: Links, backward: Links, method: Method) -> Links:
     """Join two alignments of one sentence pair, both as links (i, j) with word i of the FIRST language.
 
-    `forward` comes from a model that reads the first language and writes the second. `backward` comes from one
-    that reads the second and writes the first: turn its links round, {(i, j) for j, i in links}, before.
+    `forward` comes from a model that reads the first language and writes the second. `backward` comes from a model
+    that reads the second and writes the first: turn its links round before, {(i, j) for j, i in links}.
 
-    intersection, union: of the two sets. grow-diag: the intersection, grown by neighbours (diagonal ones too)
-    out of the union of which either word has no link yet, until none is left. grow-diag-final: then each link
-    of `forward`, and then of `backward`, of which either word has none. grow-diag-final-and: of which both words
-    have none. Order and ties are those of Moses' `symal`. Every result lies between intersection and union.
-    Raises ValueError for another method.
+    intersection, union: of the two sets.
+    grow-diag: the intersection, then links of the union that neighbour a link (also diagonally) and have a word
+        without a link, until there are no more.
+    grow-diag-final: then every link of `forward`, and then of `backward`, that has a word without a link.
+    grow-diag-final-and: the same, for links with both words free.
+
+    Order and ties are those of Moses' `symal`. Every result lies between intersection and union. Raises ValueError
+    for another method.
     """
     if method == "intersection":
         return forward & backward
@@ -41,13 +44,13 @@ def symmetrize(forward: Links, backward: Links, method: Method) -> Links:
 
 
 def _grow_diag(links: Links, union: Links) -> Links:
-    """`links` and, time and again, the neighbours of links that are in the union and give a free word a link."""
-    points = sorted((j, i) for i, j in links)  # by the second language's word first, as symal keeps them
+    """Add to `links`, until none is left, links of the union that neighbour a link and give a free word a link."""
+    points = sorted((j, i) for i, j in links)  # sorted by the word of the second language, as in symal
     covered_first, covered_second = {i for i, _ in links}, {j for _, j in links}
     size = -1
     while size != len(points):
         size = len(points)
-        for j, i in _ascending(points):
+        for j, i in _iterate_sorted(points):
             for dj, di in NEIGHBOURS:
                 first, second = i + di, j + dj
                 free = first not in covered_first or second not in covered_second
@@ -58,8 +61,8 @@ def _grow_diag(links: Links, union: Links) -> Links:
     return {(i, j) for j, i in points}
 
 
-def _ascending(points: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The sorted points in order, with those that are inserted on the way beyond the present one."""
+def _iterate_sorted(points: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Iterate over the sorted points, including points inserted beyond the present point meanwhile."""
     point = (-1, -1)
     while (index := bisect_right(points, point)) < len(points):
         point = points[index]
@@ -67,7 +70,7 @@ def _ascending(points: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _add_final(links: Links, direction: Links, *, both_free: bool) -> None:
-    """Add to `links` those of one direction that give a free word (with `both_free`: two free words) a link."""
+    """Add to `links` the links of a direction that give a free word (with `both_free`: two free words) a link."""
     covered_first, covered_second = {i for i, _ in links}, {j for _, j in links}
     for i, j in sorted(direction, key=lambda link: (link[1], link[0])):
         free = (i not in covered_first, j not in covered_second)

@@ -1,4 +1,4 @@
-"""The units between which attention is shown and linked: words, pieces, characters."""
+"""Units of attention weights and links: words, pieces or characters."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
@@ -17,13 +17,13 @@ _SPACELESS = "".join(
     rf"\p{{scx={script}}}" for script in _SCRIPTS
 )  # letters, and punctuation of these scripts
 _LETTER = rf"[[{_SPACELESS}]&&\p{{L}}]"
-_ANY = regex.compile(r"[\u0e00-\u1cff\u2e80-\U0003ffff]")  # holds them all, and is quick to search
+_ANY = regex.compile(r"[\u0e00-\u1cff\u2e80-\U0003ffff]")  # includes them all, and is quick to search
 _GAP = regex.compile(rf"{_LETTER}\p{{M}}*+\s+(?={_LETTER})", regex.V1)
 _LETTERS = regex.compile(_LETTER, regex.V1)
 _OTHER_WORD = regex.compile(rf"[\w--[{_SPACELESS}]]+", regex.V1)
-_LETTERS_PER_SPACE = 6  # words of these scripts, where they are separated, are shorter
+_LETTERS_PER_SPACE = 6  # words of these scripts, if separated, are shorter
 
-_SPACE = r"\s\x1c-\x1f\u200b"  # as str.isspace has it; a zero-width space separates words of Khmer and Thai
+_SPACE = r"\s\x1c-\x1f\u200b"  # as in str.isspace; a zero-width space separates words of Khmer and Thai
 _WORD = regex.compile(r"[^\s\x1c-\x1f]+")
 _PATTERNS = {
     "words": _WORD,
@@ -37,8 +37,10 @@ _PATTERNS = {
 class Side(NamedTuple):
     """The labels of one side of a sentence pair, and its pieces, grouped by the labels that they spell.
 
-    groups: for each piece the number of its group, -1 if it spells nothing (end of sentence). sizes: how many labels
-    each group has, in order. A group is a label, or the characters that one piece spells together.
+    groups: the group number of each piece, -1 if it spells nothing (end of sentence).
+    sizes: the number of labels of each group, in order.
+
+    A group is a label, or the characters that one piece spells together.
     """
 
     labels: list[str]
@@ -46,16 +48,17 @@ class Side(NamedTuple):
     sizes: list[int]
 
     def pieces_of(self, labels: Sequence[int]) -> list[int]:
-        """The places of the pieces that spell these labels."""
+        """Places of the pieces that spell these labels."""
         groups = np.arange(len(self.sizes)).repeat(self.sizes)[list(labels)] if self.sizes else ()
         return [place for place, group in enumerate(self.groups) if group in groups]
 
 
 def choose_units(text: str, units: str) -> str:
-    """words, pieces or characters; for auto words, or mixed if the text is of a script that is written without spaces.
+    """Resolve auto: words, or mixed for a text in a script that is written without spaces. Other units stay.
 
-    mixed: each character of such a script, and words of others. Such a text has more letters of these scripts than
-    words of others, and more than 6 for each space between two of them: if its words are separated, they are kept.
+    mixed: the characters of such scripts, and the words of others. A text is mixed if it has more letters of such
+    scripts than words of others, and more than 6 for each space between two of them. So words that are separated stay
+    words.
     """
     if units != "auto":
         return units
@@ -66,18 +69,19 @@ def choose_units(text: str, units: str) -> str:
 
 
 def split_units(text: str, units: str = "auto") -> list[str]:
-    """The words or the characters of a text, by `choose_units`; a character has its combining marks.
+    """The words or the characters of a text, by `choose_units`; a character includes its combining marks.
 
-    Without a vocabulary there are no pieces, and words in their place.
+    Without a vocabulary there are no pieces: pieces become words.
     """
     return _PATTERNS.get(choose_units(text, units), _WORD).findall(text)
 
 
 def make_side(text: str, pieces: Sequence[str], offsets: Sequence[tuple[int, int]], units: str) -> Side:
-    """The side of a text whose pieces stand at these offsets, in code points.
+    """Build the side of a text from its pieces and their offsets in code points.
 
-    Of words a piece belongs to the last that it touches. A piece that touches no label (a lone `▁`, a byte, a part of a
-    normalised character) belongs to the group of the next piece, else of the one before.
+    If the units are words, a piece belongs to the last word that it touches. A piece that touches no label (a lone
+    `▁`, a byte, a part of a normalised character) belongs to the group of the next piece, or else of the piece
+    before.
     """
     units = choose_units(text, units)
     if units == "pieces":
@@ -100,8 +104,10 @@ def make_side(text: str, pieces: Sequence[str], offsets: Sequence[tuple[int, int
 
 
 def weights_between(weights: Any, target: Side, source: Side) -> NDArray[np.floating]:
-    """Weights between pieces [T, S] as weights between labels, by `words_from_pieces`; characters of a group share its
-    weight equally, and all have its row."""
+    """Turn weights between pieces [T, S] into weights between labels, by `words_from_pieces`.
+
+    Source characters of a group share its weight equally; target characters of a group all have its row.
+    """
     groups = words_from_pieces(
         weights,
         target.groups,

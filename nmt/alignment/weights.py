@@ -1,7 +1,6 @@
-"""Attention weights between pieces, weights between words, and links, each turned into the other.
+"""Conversions between attention weights of pieces, weights of words, and links.
 
-Weights are [T, S], or [target words, source words] once they are between words: NumPy arrays or tensors of any
-origin.
+Weights are [T, S] between pieces, or [target words, source words]: NumPy arrays or tensors of any library.
 """
 
 from collections.abc import Sequence
@@ -14,9 +13,9 @@ from nmt.alignment.links import Links
 
 
 def as_array(weights: Any) -> NDArray[np.float64]:
-    """Weights as float64 NumPy; a tensor may be on any device, of any precision, and in a graph.
+    """Weights as a float64 NumPy array; a tensor may be on any device, of any precision, and in a graph.
 
-    A tuple of tensors, one a layer, as other libraries return them, is stacked: [L, ...].
+    A tuple of tensors (one per layer, as other libraries return them) is stacked: [L, ...].
     """
     if hasattr(weights, "detach"):
         weights = weights.detach().cpu().double().numpy()
@@ -33,12 +32,12 @@ def words_from_pieces(
     num_tgt_words: int,
     num_src_words: int,
 ) -> NDArray[np.floating]:
-    """Weights between pieces [T, S] as weights between words [num_tgt_words, num_src_words].
+    """Turn weights between pieces [T, S] into weights between words [num_tgt_words, num_src_words].
 
-    `tgt_words` [T] and `src_words` [S] give the word of each piece, -1 for what is no word (end of sentence).
-    Those positions are left out and each row is divided by what remains; then a source word has the sum of
-    its pieces, and a target word the mean of its pieces' rows. A word without pieces has zeros, and so has a
-    row of which nothing remains. Raises ValueError where the lengths differ.
+    `tgt_words` [T] and `src_words` [S] give the word of each piece, -1 if it is not of a word (end of sentence).
+    These positions are left out, and each row is divided by its remaining sum. Then a source word has the sum of its
+    pieces, and a target word the mean of the rows of its pieces. A word without pieces has zeros, and so has a row
+    with nothing left. Raises ValueError if the lengths differ.
     """
     pieces = as_array(weights)
     sources, targets = np.asarray(src_words, dtype=int), np.asarray(tgt_words, dtype=int)
@@ -57,7 +56,7 @@ def words_from_pieces(
 
 
 def fill_gaps(numbers: Sequence[int]) -> list[int]:
-    """Numbers of words with that of the next piece in place of each -1, else that of the piece before."""
+    """Replace each -1 among numbers of words by the number of the next piece, or else of the piece before."""
     filled = list(numbers)
     for places in (range(len(filled) - 2, -1, -1), range(1, len(filled))):
         for place in places:
@@ -67,10 +66,12 @@ def fill_gaps(numbers: Sequence[int]) -> list[int]:
 
 
 def shift_reading(weights: Any, reading: Literal["emitted", "fed"]) -> NDArray[np.floating]:
-    """The row of each target piece, [T - 1, S], out of rows [T, S] of which the last emits the end of sentence.
+    """The rows of the target pieces, [T - 1, S], from rows [T, S]. The last row emits the end of sentence.
 
-    emitted: row t belongs to the piece that step t emits (Bahdanau et al. 2015, figure 3). fed: row t belongs to
-    the piece that step t is fed, so that each piece has the row after its own (Luong et al. 2015, section 5.4).
+    emitted: row t belongs to the piece that step t emits (Bahdanau et al. 2015, figure 3).
+    fed: row t belongs to the piece that step t is fed, so a piece has the row after the row that emits it (Luong et
+        al. 2015, section 5.4).
+
     Raises ValueError for another reading.
     """
     if reading not in ("emitted", "fed"):
@@ -86,11 +87,14 @@ def links_from_weights(
     threshold: float = 0.3,
     sizes: Sequence[int] | None = None,
 ) -> Links:
-    """Links (source word, target word) out of weights between words; none for weights of zero.
+    """Links (source word, target word) from weights between words; a weight of zero gives no link.
 
-    argmax: each target word to its most attended source word (the first of equals). mutual: those of them where
-    no other target word attends more to that source word. threshold: every pair of at least `threshold`. `sizes` are
-    those of the source's groups (`Side`), which are linked as a whole. Raises ValueError for another method.
+    argmax: from each target word to its most attended source word (the first of equals).
+    mutual: the links of argmax for which no other target word attends more to that source word.
+    threshold: every pair with a weight of at least `threshold`.
+
+    `sizes` are those of the source's groups (`Side`), which are linked as a whole. Raises ValueError for another
+    method.
     """
     rows = as_array(weights)
     if rows.size == 0:
@@ -111,11 +115,11 @@ def links_from_weights(
 
 
 def piece_links(links: Links, tgt_words: Sequence[int], src_words: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs (t, s) of target and source pieces whose words are linked, in order.
+    """Pairs (t, s) of target and source pieces of linked words, in order.
 
-    `links` (i, j) join source word i and target word j. `tgt_words` [T] and `src_words` [S] give the word of
-    each piece, -1 for what is no word (end of sentence): the inverse of `words_from_pieces`. These are the rows of
-    weights that guide attention (Chen et al. 2016).
+    `links` (i, j) join source word i and target word j. `tgt_words` [T] and `src_words` [S] give the word of each
+    piece, -1 if it is not of a word (end of sentence), as in `words_from_pieces`. These pairs guide attention (Chen
+    et al. 2016).
     """
     pieces_of: dict[int, list[int]] = {}
     for s, word in enumerate(src_words):
