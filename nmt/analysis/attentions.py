@@ -1,4 +1,4 @@
-"""Every layer's and head's attention over one text, from models of this package and of Hugging Face transformers."""
+"""Attention by layer and head over a text, from runs and from Hugging Face transformers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ KINDS = ("encoder", "decoder", "cross")
 class LayerAttentions:
     """Weights [L, K, T, S] of L layers of K heads: each of T target tokens attends to S source tokens.
 
-    kind: encoder or decoder (of a text to itself), or cross. Raises ValueError where tokens do not fit the weights.
+    kind: encoder or decoder (of a text to itself), or cross. Raises ValueError for another kind, and if tokens do not
+    fit the weights.
     """
 
     kind: str
@@ -44,12 +45,14 @@ def from_transformers(
     target_tokens: Sequence[Sequence[str]] | None = None,
     target_mask: Any = None,
 ) -> list[dict[str, LayerAttentions]]:
-    """The attentions in the outputs of a Hugging Face model, by kind, one dict for each text of the batch.
+    """Attentions from the outputs of a Hugging Face model, by kind; a dict for each text of the batch.
 
-    tokens: each text's, padding included, as `tokenizer.convert_ids_to_tokens` gives them; mask: its `attention_mask`
-    [B, S], on either side; None is no padding. Of a model with a decoder of its own, `target_tokens` and `target_mask`
-    are those of `decoder_input_ids`. An encoder alone and a decoder alone have one kind, decoder where no position
-    attends to a later one. Raises UserError where the outputs hold no attention.
+    tokens: the tokens of each text, padding included, from `tokenizer.convert_ids_to_tokens`.
+    mask: the `attention_mask` [B, S], with padding on either side; None without padding.
+    target_tokens, target_mask: those of `decoder_input_ids`, for a model with encoder and decoder.
+
+    An encoder alone and a decoder alone have a single kind: decoder if no position attends to a later position.
+    Raises UserError if the outputs hold no attention.
     """
     own = _real_tokens(tokens, mask)
     if getattr(outputs, "cross_attentions", None) and target_tokens is not None:
@@ -81,7 +84,7 @@ def from_transformers(
 
 
 def _real_tokens(tokens: Sequence[Sequence[str]], mask: Any) -> list[dict[int, str]]:
-    """The tokens of each text that are no padding, by their position."""
+    """The tokens of each text without padding, by position."""
     masks = [[True] * len(each) for each in tokens] if mask is None else np.asarray(mask, dtype=bool)
     return [
         {place: token for place, token in enumerate(each) if real[place]}
@@ -97,10 +100,10 @@ def _of_text(kind: str, layers: list[Any], source: dict[int, str], target: dict[
 
 @torch.inference_mode()
 def from_run(run: Run, source: str, target: str) -> dict[str, LayerAttentions]:
-    """The attentions of a run over a pair, the target being forced: between pieces, ends of sentence included.
+    """Attentions of a run between the pieces of a source and a forced target, ends of sentence included.
 
-    Row t of the decoder's is of the piece that step t reads, from the beginning of the sentence on. A kind that the
-    model has not is left out.
+    Row t of decoder and cross belongs to the piece that step t reads, from the beginning of the sentence on. A kind
+    that the model lacks is left out.
     """
     [src], [tgt] = run.tokenizer.encode_source([source]), run.tokenizer.encode_target([target])
     tgt_in = [run.tokenizer.bos_id, *tgt[:-1]]
@@ -122,7 +125,7 @@ def from_run(run: Run, source: str, target: str) -> dict[str, LayerAttentions]:
 
 
 def to_bertviz(attentions: dict[str, LayerAttentions]) -> dict[str, Any]:
-    """One text for BertViz, the keyword arguments of its views: `bertviz.model_view(**to_bertviz(each))`."""
+    """Keyword arguments for the views of BertViz: `bertviz.model_view(**to_bertviz(each))`."""
     layers = {
         kind: tuple(torch.from_numpy(layer).unsqueeze(0) for layer in each.weights)
         for kind, each in attentions.items()

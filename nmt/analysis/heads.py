@@ -1,4 +1,4 @@
-"""What each head does: measures of its weights, and what the model loses without it."""
+"""Measures of the weights of attention heads, and the loss of a model without each head."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,14 +30,14 @@ MEASURES = (
 
 
 def head_measures(texts: Sequence[LayerAttentions]) -> dict[str, NDArray[np.floating]]:
-    """Means [L, K] over the rows of all texts (diagonality: over texts), and which head is most alike.
+    """Measures [L, K] of heads, as means over the rows of all texts (diagonality: over texts).
 
-        previous = a_{t,t-1}        next = a_{t,t+1}        first = a_{t,0}        separators = sum of a_tj, j special,
-        j > 0
+        previous = a_{t,t-1}        next = a_{t,t+1}        first = a_{t,0}
+        separators = sum of a_tj over special tokens j > 0
 
-    `most_similar` has that head's number `layer * K + head`, `similarity` is `1 - JSD(a_t, b_t) / log 2` (Lin 1991), 1
-    where the rows are the same. previous and next are NaN between two texts, and so are similarities of a single head.
-    Raises ValueError where there is no text.
+    `similarity` is `1 - JSD(a_t, b_t) / log 2` with the most similar other head b: 1 if the rows are the same (Lin
+    1991). `most_similar` is the number of that head, `layer * K + head`. previous and next are NaN between two texts,
+    and the similarity of a single head is NaN. Raises ValueError without texts.
     """
     if not texts:
         raise ValueError("there is no text to measure heads on")
@@ -45,7 +45,7 @@ def head_measures(texts: Sequence[LayerAttentions]) -> dict[str, NDArray[np.floa
     for each in texts:
         weights = np.asarray(each.weights, dtype=np.float64)  # [L, K, T, S]
         special = np.array([SPECIAL.fullmatch(token) is not None for token in each.source])
-        special[0] = False  # counted as the first
+        special[0] = False  # counted by `first`
         rows["entropy"].append(alignment.entropy(weights))
         rows["concentration"].append(alignment.concentration(weights))
         rows["diagonality"].append(np.asarray(alignment.diagonality(weights))[..., None])
@@ -71,7 +71,7 @@ def head_measures(texts: Sequence[LayerAttentions]) -> dict[str, NDArray[np.floa
 
 
 def _similarity(heads: NDArray[np.floating]) -> NDArray[np.floating]:
-    """`1 - JSD / log 2` of rows of each pair of heads [H, T, S]: [H, H, T]."""
+    """`1 - JSD / log 2` of the rows of each pair of heads [H, T, S]. Returns [H, H, T]."""
     own = alignment.entropy(heads)  # [H, T]
     found = np.ones((len(heads), *own.shape))
     for number, head in enumerate(heads):
@@ -81,7 +81,7 @@ def _similarity(heads: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def head_table(texts: Sequence[LayerAttentions]) -> str:
-    """`head_measures` as a Markdown table, a line for each head."""
+    """`head_measures` as a Markdown table with a line per head."""
     measures = head_measures(texts)
     num_layers, num_heads = measures["entropy"].shape
     lines = [["layer", "head", *MEASURES, "to"]]
@@ -100,10 +100,10 @@ def head_table(texts: Sequence[LayerAttentions]) -> str:
 def head_importance(
     run: Run, sources: Sequence[str], targets: Sequence[str]
 ) -> dict[str, NDArray[np.floating]]:
-    """What the loss of given targets rises by without each head, nats a piece (Michel et al. 2019, section 3).
+    """Rise of the loss of given targets without each head, in nats per piece (Michel et al. 2019, section 3).
 
-    A head is silenced by zeros in the columns of the output map that read it. One array [K] for each attention that has
-    heads, by its name in the model, such as `decoder.layers.0.cross_attention`; empty where the model has none.
+    To silence a head, its columns of the output map are set to zero. Returns an array [K] for each attention that has
+    heads, by its name in the model, such as `decoder.layers.0.cross_attention`; empty without such an attention.
     """
     whole = _loss(run, sources, targets)
     found = {}
@@ -133,7 +133,7 @@ def _loss_without(
 
 
 def _loss(run: Run, sources: Sequence[str], targets: Sequence[str]) -> float:
-    """-log p of the targets' pieces and ends, nats a piece."""
+    """-log p of the targets' pieces and ends, in nats per piece."""
     tokenizer = run.tokenizer
     src, tgt_out = run.pad(tokenizer.encode_source(sources)), run.pad(tokenizer.encode_target(targets))
     tgt_in = torch.cat((torch.full_like(tgt_out[:, :1], tokenizer.bos_id), tgt_out[:, :-1]), dim=1)

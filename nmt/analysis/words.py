@@ -1,4 +1,4 @@
-"""Words out of the tokens of any vocabulary: WordPiece, byte-level BPE, SentencePiece."""
+"""Words from the tokens of any vocabulary: WordPiece, byte-level BPE, SentencePiece."""
 
 import re
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ import numpy as np
 from nmt.alignment import fill_gaps, words_from_pieces
 from nmt.analysis.attentions import LayerAttentions
 
-SPECIAL = re.compile(r"\[[A-Z]+\]|<(?!0x)[^<>]+>")  # as [CLS], </s>, <|endoftext|>
-_FALLBACK = re.compile(r"(?:<0x[0-9A-F]{2}>)+")  # SentencePiece's bytes of a character that has no piece
-# How GPT-2 writes the bytes that have no sign of their own.
+SPECIAL = re.compile(r"\[[A-Z]+\]|<(?!0x)[^<>]+>")  # such as [CLS], </s>, <|endoftext|>
+_FALLBACK = re.compile(r"(?:<0x[0-9A-F]{2}>)+")  # bytes of a character without a piece, in SentencePiece
+# The signs by which GPT-2 writes bytes: printable bytes stand for themselves.
 _SIGNS = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
 _BYTES = {chr(byte): byte for byte in _SIGNS} | {
     chr(256 + place): byte for place, byte in enumerate(byte for byte in range(256) if byte not in _SIGNS)
@@ -20,12 +20,13 @@ _SPACES = str.maketrans({chr(256 + byte): chr(byte) for byte in b"\t\n\x0b\x0c\r
 
 
 def words_of(tokens: Sequence[str], *, byte_level: bool | None = None) -> tuple[list[str], list[int]]:
-    """The words that tokens spell, between spaces, and for each token the number of its word.
+    """The words between spaces that tokens spell, and the word number of each token.
 
-    `▁` (SentencePiece) and, in byte-level BPE, `Ġ` and `Ċ` are spaces; without them a token with `##` goes on
-    (WordPiece) and others are words. A special token is a word of its own, `<0xF0>` is a byte. A token that is all
-    spaces belongs to the word of the next token, else of the one before. `byte_level` tells byte-level BPE; None
-    guesses from `Ġ`, `Ċ`, bytes of UTF-8 and special tokens such as `</s>`: ASCII tokens without these are words.
+    `▁` (SentencePiece) and, in byte-level BPE, `Ġ` and `Ċ` are spaces. Without them a token with `##` continues a
+    word, and any other token begins a word (WordPiece). A special token is a word, `<0xF0>` is a byte. A token of
+    spaces belongs to the word of the next token, or else of the token before. `byte_level`: True for byte-level BPE;
+    None guesses from `Ġ`, `Ċ`, bytes of UTF-8 and special tokens such as `</s>`: ASCII tokens without these are
+    words.
     """
     ordinary = [token for token in tokens if SPECIAL.fullmatch(token) is None]
     has_mark = any("▁" in token for token in ordinary)
@@ -40,7 +41,7 @@ def words_of(tokens: Sequence[str], *, byte_level: bool | None = None) -> tuple[
             words.append(token)
             number, goes_on = len(words) - 1, False
         else:
-            for part in re.findall(r"\s+|\S+", _spaced(token, byte_level, has_mark)):
+            for part in re.findall(r"\s+|\S+", _restore_spaces(token, byte_level, has_mark)):
                 if not part.isspace():
                     words += [] if goes_on else [""]
                     words[-1] += part
@@ -66,8 +67,8 @@ def _looks_byte_level(tokens: Sequence[str], ordinary: Sequence[str]) -> bool:
     return any(token[0] == "<" for token in special) and not any(token[0] == "[" for token in special)
 
 
-def _spaced(token: str, byte_level: bool, has_mark: bool) -> str:
-    """The token with spaces in place of the vocabulary's marks of them."""
+def _restore_spaces(token: str, byte_level: bool, has_mark: bool) -> str:
+    """Replace the marks of spaces in a token by spaces."""
     if byte_level:
         return token.translate(_SPACES)
     if has_mark:
@@ -86,9 +87,10 @@ def _from_fallback(found: re.Match[str]) -> str:
 
 
 def between_words(attentions: LayerAttentions, *, byte_level: bool | None = None) -> LayerAttentions:
-    """The same between words: a source word has the sum of its tokens' weights, a target word the mean of its rows.
+    """Turn attentions between tokens into attentions between words.
 
-    `byte_level` is that of `words_of`.
+    A source word has the sum of the weights of its tokens, a target word the mean of the rows of its tokens.
+    `byte_level` as for `words_of`.
     """
     source, of_source = words_of(attentions.source, byte_level=byte_level)
     target, of_target = words_of(attentions.target, byte_level=byte_level)
