@@ -175,7 +175,7 @@ def test_steps_with_part_of_a_weight_share_one_gradient(monkeypatch):
     nodes = []
     shared = kernels.linear._Shared.apply
     monkeypatch.setattr(
-        "nmt.kernels.fast_linear._Shared.apply", lambda *arguments: nodes.append(1) or shared(*arguments)
+        "nmt.kernels.linear._Shared.apply", lambda *arguments: nodes.append(1) or shared(*arguments)
     )
     with kernels.gradients_at_once():
         total = sum(kernels.fast_linear(step * x, weight[:, :3]).sum() for step in range(1, 4))
