@@ -19,7 +19,7 @@ from nmt.analysis import head_importance
 from nmt.commands import align as align_command
 from nmt.commands import early_checks
 from nmt.commands import translate as translate_command
-from nmt.commands.arguments import quoted
+from nmt.commands.arguments import quote_argument
 from nmt.config.commands import check_settings, text_settings
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings
@@ -95,7 +95,7 @@ def files(tmp_path) -> dict[str, str]:
 
 
 def align(**settings):
-    overrides = [quoted(f"{key}={value}", text_settings("align")) for key, value in settings.items()]
+    overrides = [quote_argument(f"{key}={value}", text_settings("align")) for key, value in settings.items()]
     cfg = compose("align", *overrides)
     check_settings(cfg, "align")
     early_checks.check_align(cfg, overrides)
@@ -103,7 +103,9 @@ def align(**settings):
 
 
 def translate(**settings):
-    overrides = [quoted(f"{key}={value}", text_settings("translate")) for key, value in settings.items()]
+    overrides = [
+        quote_argument(f"{key}={value}", text_settings("translate")) for key, value in settings.items()
+    ]
     cfg = compose("translate", *overrides)
     check_settings(cfg, "translate")
     early_checks.check_translate(cfg, overrides)

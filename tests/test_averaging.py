@@ -349,8 +349,8 @@ def test_what_is_averaged_cannot_change_in_a_run_that_goes_on():
         with pytest.raises(
             UserError, match=rf"averaging\.\w+ cannot change in a run that goes on: .*{message}"
         ):
-            resume.changed(stored, wanted, [key], written={})
-    assert resume.changed({}, {"averaging": None}, ["averaging"], written={})[1] == []
+            resume.apply_changes(stored, wanted, [key], written={})
+    assert resume.apply_changes({}, {"averaging": None}, ["averaging"], written={})[1] == []
 
 
 @pytest.mark.slow

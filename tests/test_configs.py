@@ -14,7 +14,7 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
 from nmt.commands import early_checks
-from nmt.commands.arguments import quoted
+from nmt.commands.arguments import quote_argument
 from nmt.config.build import check_buildable
 from nmt.config.commands import check_settings, text_settings
 from nmt.errors import UserError
@@ -326,7 +326,7 @@ REFUSED = {
 
 
 def settled(name: str, *overrides: str):
-    cfg = compose(*(quoted(each, text_settings(name)) for each in overrides), name=name)
+    cfg = compose(*(quote_argument(each, text_settings(name)) for each in overrides), name=name)
     check_settings(cfg, name)
     return cfg
 

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from nmt import distributed
-from nmt.commands.run_names import agree_on, started
+from nmt.commands.run_names import agree_on, make_run_name
 from nmt.data import grammar
 from nmt.data.batching import TokenBatchSampler
 from nmt.errors import UserError
@@ -83,7 +83,7 @@ def in_processes(function: Callable[[], None], log: Path, number: int = 2) -> li
             )
         sys.stdout = sys.stderr = log.open("a", buffering=1)
         faulthandler.enable(sys.stderr)
-        train_module.quieten()
+        train_module.silence_warnings()
         try:
             function()
         except Interrupted as interrupted:
@@ -484,7 +484,7 @@ def test_processes_that_lightning_starts_take_the_directory_of_the_first(monkeyp
 def test_tasks_of_a_slurm_job_step_agree_too(monkeypatch):
     for key, value in {"SLURM_STEP_NUM_TASKS": "4", "SLURM_JOB_ID": "71", "SLURM_STEP_ID": "0"}.items():
         monkeypatch.setenv(key, value)
-    assert agree_on(started()) == "job_71_0"
+    assert agree_on(make_run_name()) == "job_71_0"
 
 
 def test_processes_that_do_not_fit_are_refused(monkeypatch):

@@ -18,7 +18,7 @@ from PIL import Image
 
 from nmt import plotting
 from nmt.plotting import fonts
-from nmt.plotting.sentence import shortened
+from nmt.plotting.sentence import shorten
 
 SOURCE, TARGET = ["the", "old", "teacher", "pays", "$5$"], ["giáo", "viên", "già", "trả", "nghiêng", "ượ"]
 
@@ -126,7 +126,7 @@ def test_a_character_without_a_glyph_is_one_message_however_often_it_is_drawn(ca
 
 
 def test_other_warnings_are_not_swallowed():
-    with pytest.warns(UserWarning, match="something else"), fonts.missing_glyphs_logged():
+    with pytest.warns(UserWarning, match="something else"), fonts.log_missing_glyphs():
         warnings.warn("something else", stacklevel=1)
 
 
@@ -321,8 +321,8 @@ def test_a_word_without_end_leaves_room_for_the_weights():
     word = "data:" + "x" * 10_000 + "end"
     pixels = plotting.to_array(plotting.heatmap(np.eye(2), [word, "a"], ["b", word]))
     assert max(pixels.shape) < 1000
-    assert shortened(word) == "data:" + "x" * 15 + "…" + "x" * 16 + "end"
-    assert (len(shortened(word)), shortened("y" * 40)) == (40, "y" * 40)
+    assert shorten(word) == "data:" + "x" * 15 + "…" + "x" * 16 + "end"
+    assert (len(shorten(word)), shorten("y" * 40)) == (40, "y" * 40)
 
 
 def test_a_page_tells_a_browser_its_languages(tmp_path):

@@ -107,7 +107,7 @@ def in_child(function: Callable[[], None], log: Path) -> int:
         file = log.open("a", buffering=1)
         sys.stdout = sys.stderr = file
         logging.basicConfig(level=logging.INFO, stream=file, force=True)
-        train_module.quieten()
+        train_module.silence_warnings()
         train_module.score = lambda *_, **__: ("test", {})  # what is scored is another test's matter
         try:
             function()
@@ -566,7 +566,7 @@ STORED: dict[str, Any] = {
 def test_what_may_change_is_said_and_a_reader_follows_its_data():
     wanted = {"trainer": {"max_epochs": 12}, "data": {"path": "/e"}, "callbacks": {}}
     keys = ["trainer.max_epochs", "data.path", "callbacks.early_stopping"]
-    config, lines = resume.changed(STORED, wanted, keys, written=wanted)
+    config, lines = resume.apply_changes(STORED, wanted, keys, written=wanted)
     assert lines == [
         "callbacks.early_stopping.patience: 3 -> nothing",
         "data.path: /d -> /e",
@@ -603,7 +603,7 @@ def test_the_command_of_a_run_says_how_it_was_resumed(tmp_path):
 )
 def test_what_would_make_another_run_is_refused(wanted, key, message):
     with pytest.raises(UserError, match=message):
-        resume.changed(STORED, wanted, [key], written=wanted)
+        resume.apply_changes(STORED, wanted, [key], written=wanted)
 
 
 def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way():
@@ -623,7 +623,7 @@ def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way(
         callbacks["score"] = {"bleu": {"lowercase": False}}
         return {"metrics": {"bleu": {"lowercase": False}}, "callbacks": callbacks}
 
-    config, lines = resume.changed(stored("val/bleu"), wanted, keys, written=written)
+    config, lines = resume.apply_changes(stored("val/bleu"), wanted, keys, written=written)
     assert config["callbacks"]["early_stopping"]["monitor"] == "val/chrf"
     assert "callbacks.early_stopping.monitor: val/bleu -> val/chrf" in lines
     # What validations are compared by stays.
@@ -631,12 +631,12 @@ def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way(
     assert config["metrics"]["bleu"]["lowercase"] is True
     own = {"callbacks": {"score": written["metrics"]}}
     with pytest.raises(UserError, match=r"callbacks\.score\.bleu\.lowercase cannot change"):
-        resume.changed(stored("x"), own, ["callbacks.score.bleu.lowercase"], written={})
+        resume.apply_changes(stored("x"), own, ["callbacks.score.bleu.lowercase"], written={})
     with pytest.raises(UserError, match=r"callbacks\.score\.macro_f1 cannot change"):
-        resume.changed(
+        resume.apply_changes(
             stored("x"), {"callbacks": {"score": {"macro_f1": 1}}}, ["callbacks.score.macro_f1"], written={}
         )
-    config, _ = resume.changed(stored("val/loss"), wanted, keys, written=written)
+    config, _ = resume.apply_changes(stored("val/loss"), wanted, keys, written=written)
     assert config["callbacks"]["early_stopping"]["monitor"] == "val/loss"
 
 
@@ -681,12 +681,12 @@ def test_why_a_run_has_ended(checkpoint, patience, reason):
         "trainer": {"max_epochs": 9, "max_steps": -1, "max_time": "00:00:01:00"},
         "callbacks": {"early_stopping": {"monitor": "val/bleu", "mode": "max", "patience": patience}},
     }
-    found = resume.finished(checkpoint, config)
+    found = resume.why_finished(checkpoint, config)
     assert found is None if reason is None else reason in found
 
 
 def test_a_run_directory_that_moved_takes_its_paths_along():
-    config = resume.moved(STORED | {"near": "/a/runner", "list": ["/a/run/x"]}, "/a/run", "/b")
+    config = resume.move_paths(STORED | {"near": "/a/runner", "list": ["/a/run/x"]}, "/a/run", "/b")
     assert config["callbacks"]["pictures"]["directory"] == "/b/alignments"
     assert (config["run_dir"], config["near"], config["list"]) == ("/b", "/a/runner", ["/b/x"])
 

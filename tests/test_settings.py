@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from nmt import environment
 from nmt.commands import suggesting
-from nmt.commands.arguments import prepare_arguments, quoted
+from nmt.commands.arguments import prepare_arguments, quote_argument
 from nmt.commands.reference import help_of
 from nmt.commands.suggesting import suggest
 from nmt.config.build import PLACES, build, check_buildable, errors_of, may_build
@@ -113,7 +113,7 @@ def test_the_table_of_groups_is_what_is_on_the_disk():
 def test_text_comes_through_hydra_as_it_was_typed(key, text):
     """But for Hydra's own forms: quotes, lists, references; and spaces around what is no setting of text."""
     assume(text[0] not in "'\"[{~ " and text != "null" and "$" not in text)
-    argument = quoted(f"{key}={text}", {"run": {str}})
+    argument = quote_argument(f"{key}={text}", {"run": {str}})
     value = OverridesParser.create().parse_override(argument).value()
     assert value == text or (key != "run" and argument == f"{key}={text}")
 
@@ -134,14 +134,14 @@ def test_text_comes_through_hydra_as_it_was_typed(key, text):
     ],
 )
 def test_lists_numbers_and_quotes_are_read_as_before(given, expected):
-    argument = quoted(given, {"run": {str, list}})
-    assert quoted(argument, {"run": {str, list}}) == argument  # as a process of the run gets it again
+    argument = quote_argument(given, {"run": {str, list}})
+    assert quote_argument(argument, {"run": {str, list}}) == argument  # as a process of the run gets it again
     assert OverridesParser.create().parse_override(argument).value() == expected
 
 
 def test_a_comma_in_the_name_of_a_file_that_is_there_makes_no_list(tmp_path):
     (tmp_path / "a,b").touch()
-    argument = quoted(f"run={tmp_path}/a,b", {"run": {str, list}})
+    argument = quote_argument(f"run={tmp_path}/a,b", {"run": {str, list}})
     assert OverridesParser.create().parse_override(argument).value() == f"{tmp_path}/a,b"
 
 
@@ -153,7 +153,7 @@ def test_a_sweep_is_over_text_in_quotes():
         "attention=glob(*)": "attention=glob(*)",
         "run=choice(a,b)": "run=choice(a,b)",
     }.items():
-        assert quoted(argument, {"run": {str}}, sweeps=True) == expected
+        assert quote_argument(argument, {"run": {str}}, sweeps=True) == expected
 
 
 def test_a_choice_needs_no_plus():

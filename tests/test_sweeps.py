@@ -110,4 +110,4 @@ def test_the_script_for_slurm_starts_a_run_on_all_machines_and_goes_on_with_it_u
         for each, resolve in ((stored, True), (wanted, True), (wanted, False))
     )
     keys.remove("resume")
-    assert resume.changed(kept, asked, keys, written=written) == (kept, [])
+    assert resume.apply_changes(kept, asked, keys, written=written) == (kept, [])

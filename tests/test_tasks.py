@@ -16,7 +16,7 @@ from nmt.data import grammar
 from nmt.data.corpus import read_grammar
 from nmt.data.grammar import Pair, lexicon, rule, word
 from nmt.errors import UserError
-from nmt.training.train import quieten
+from nmt.training.train import silence_warnings
 from nmt.training.train import train as run_training
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -197,7 +197,7 @@ def config(run_dir: Path, experiment: str) -> DictConfig:
 
 
 def train(cfg: DictConfig) -> dict[str, Any]:
-    quieten()
+    silence_warnings()
     return run_training(cfg)
 
 

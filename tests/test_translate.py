@@ -270,7 +270,7 @@ def test_of_a_long_sentence_the_beginning_is_drawn(monkeypatch):
             "t",
             {(1, 2), (29, 4)},
         )
-        part = plotting.sentence.cropped(whole)
+        part = plotting.sentence.crop(whole)
         assert (list(part.source), list(part.target)) == (words[:S], words[:T])
         np.testing.assert_array_equal(part.weights, np.asarray(whole.weights)[:T, :S])
         if num_src * num_tgt <= 100:

@@ -45,9 +45,10 @@ def trained(*overrides: str, base: str = BASE) -> nmt.Run:
     if not (directory / "metrics.json").is_file():  # the last file that a run writes
         shutil.rmtree(directory, ignore_errors=True)
         places = [f"run_dir={directory}", f"data.cache_dir={MODELS / 'text'}", "name=learn"]
-        from nmt.training.train import quieten, train  # takes seconds, and kept models do not need it
+        # Importing takes seconds, and kept models do not need it
+        from nmt.training.train import silence_warnings, train
 
-        quieten()
+        silence_warnings()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             train(compose("train", [*base.split(), *overrides, *places]))
     return nmt.Run.load(directory, device="cpu")

@@ -24,13 +24,13 @@ def peak_memory_of(work: Callable[[], Any], device: torch.device) -> int:
         work()
         return torch.cuda.max_memory_allocated(device) - held
     give_back()
-    with _sampled() as samples:
+    with _sample_memory() as samples:
         work()
     return max(samples) - samples[0]
 
 
 @contextmanager
-def _sampled() -> Iterator[list[int]]:
+def _sample_memory() -> Iterator[list[int]]:
     """A list that grows every millisecond by what this process holds."""
     samples, left = [held_memory()], threading.Event()
 

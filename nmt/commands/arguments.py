@@ -45,7 +45,7 @@ def prepare_arguments(arguments: Sequence[str], command: str) -> list[str]:
     if twice := [key for key, number in Counter(map(key_of, settings)).items() if number > 1]:
         raise UserError(f"{twice[0]} is given twice: leave one of them out")
     sweeps, texts = bool({"-m", "--multirun"} & set(options)), text_settings(command)
-    return options + [quoted(each, texts, sweeps=sweeps) for each in settings]
+    return options + [quote_argument(each, texts, sweeps=sweeps) for each in settings]
 
 
 def _options(arguments: Sequence[str], command: str) -> tuple[list[str], list[str]]:
@@ -86,14 +86,14 @@ def _meant(word: str, command: str) -> str:
     return f": {key}=VALUE" if key in settings_of(command) else suggest(key, command)
 
 
-def quoted(argument: str, texts: Mapping[str, Collection[type]], *, sweeps: bool = False) -> str:
+def quote_argument(argument: str, texts: Mapping[str, Collection[type]], *, sweeps: bool = False) -> str:
     """KEY=VALUE with quotes around text that Hydra would not read as it is typed.
 
     `texts` are the settings that take text, a list of it, or both. In a sweep a comma separates values.
     """
     key, equals, value = argument.partition("=")
     kinds = texts.get(key_of(key), ())
-    parsed = _parsed(argument)
+    parsed = _parse(argument)
     if not equals or value in ("", "null") or (parsed and (not kinds or value[0] in "'\"")):
         return argument
     if list in kinds and (inner := re.fullmatch(r"\[([^\[\]{}'\"]+)\]", value)):
@@ -123,7 +123,7 @@ def _quote(text: str) -> str:
     return f"'{text}'"
 
 
-def _parsed(argument: str) -> Override | None:
+def _parse(argument: str) -> Override | None:
     try:
         return _parser().parse_override(argument)
     except HydraException:

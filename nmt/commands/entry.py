@@ -29,7 +29,7 @@ from nmt.commands.arguments import HELP, prepare_arguments
 from nmt.commands.composing import CONFIGS
 from nmt.commands.messages import can_be_mended, explain
 from nmt.commands.reference import help_of, read_settings
-from nmt.commands.run_names import arguments_for_training, started
+from nmt.commands.run_names import arguments_for_training, make_run_name
 from nmt.commands.terminal import escape_controls
 from nmt.config.commands import check_settings
 from nmt.config.types import GROUPS
@@ -63,7 +63,7 @@ def sweep_folder(log_dir: str, *, _root_: DictConfig) -> str:
 OmegaConf.register_new_resolver("bleu_tokenization", bleu_tokenization, replace=True)
 OmegaConf.register_new_resolver("choices", choice_names, replace=True)
 OmegaConf.register_new_resolver("scratch", scratch, replace=True)
-OmegaConf.register_new_resolver("started", started, replace=True)
+OmegaConf.register_new_resolver("started", make_run_name, replace=True)
 OmegaConf.register_new_resolver("sweep_dir", sweep_folder, replace=True)
 
 _failed_jobs: list[int] = []  # of this process' sweep

@@ -17,7 +17,7 @@ from nmt.errors import UserError
 from nmt.run.paths import load_config
 
 
-def started() -> str:
+def make_run_name() -> str:
     """The name of a run: when this process began, and the number of the job in a sweep.
 
     Tasks of a SLURM job step cannot ask each other before they join: they take the numbers of job and step instead.

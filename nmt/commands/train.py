@@ -19,12 +19,12 @@ from nmt.environment import launch_rank
 from nmt.errors import UserError, WriteError
 from nmt.run.paths import claim_directory
 from nmt.training.callbacks import Interrupted
-from nmt.training.train import quieten, resume_run, train
+from nmt.training.train import resume_run, silence_warnings, train
 
 
 def main(cfg: DictConfig) -> float | None:
     """Train, or resume, and return the best validation score of a new run, by which a search goes on."""
-    quieten()
+    silence_warnings()
     with _run_directory(cfg) as run_dir:
         try:
             if cfg.resume is None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from nmt.atomic import write_together
-from nmt.plotting.fonts import missing_glyphs_logged
+from nmt.plotting.fonts import log_missing_glyphs
 
 
 def to_png(figure: Figure, path: str | Path) -> None:
@@ -41,7 +41,7 @@ def to_pdf(figure: Figure, path: str | Path) -> None:
 
 def _content(figure: Figure, kind: str, settings: dict[str, Any], metadata: Any = None) -> bytes:
     content = io.BytesIO()  # libraries that write files themselves do not say why the disk refused
-    with missing_glyphs_logged(), matplotlib.rc_context(settings):
+    with log_missing_glyphs(), matplotlib.rc_context(settings):
         figure.savefig(content, format=kind, metadata=metadata)
     return content.getvalue()
 
@@ -69,6 +69,6 @@ def to_array(figure: Figure) -> NDArray[np.uint8]:
     """The figure's pixels [height, width, 3]."""
     canvas = figure.canvas
     assert isinstance(canvas, FigureCanvasAgg)
-    with missing_glyphs_logged():
+    with log_missing_glyphs():
         canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -46,7 +46,7 @@ def extent(figure: Figure, text: str, style: dict[str, Any]) -> tuple[float, flo
 
 
 @contextmanager
-def missing_glyphs_logged() -> Iterator[None]:
+def log_missing_glyphs() -> Iterator[None]:
     """Characters that no font has become one message, which says what to install; other warnings stay warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", message="Glyph .* missing")

@@ -16,8 +16,8 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from nmt.alignment import Links
-from nmt.plotting.fonts import extent, font_families, missing_glyphs_logged
-from nmt.plotting.sentence import drawable, fitting, shortened
+from nmt.plotting.fonts import extent, font_families, log_missing_glyphs
+from nmt.plotting.sentence import drawable, fitting, shorten
 
 CELL = 0.42  # a word, in a picture of one sentence; shrinking where it is long
 LARGEST_CELL_IN_GRID, SMALLEST_CELL_IN_GRID = 0.22, 0.12  # at the smallest, words can still be read
@@ -116,12 +116,12 @@ def _grid(
     """Grids (heading, weights) of the same words, which stand above the first row and beside the first column."""
     figure = Figure(dpi=DPI)
     FigureCanvasAgg(figure)
-    source, target = ([shortened(drawable(word)) for word in words] for words in (source, target))
+    source, target = ([shorten(drawable(word)) for word in words] for words in (source, target))
     links = set(gold or ())
     whole = " · ".join(
         each for each in (drawable(title or ""), "outlined: gold links" if links else "") if each
     )
-    with missing_glyphs_logged():
+    with log_missing_glyphs():
         above = [extent(figure, word, _source_style(cell)) for word in source]
         beside = [extent(figure, word, _word_style(cell))[0] for word in target]
         whole_width, whole_height = extent(figure, whole, _heading_style())

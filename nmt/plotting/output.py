@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from nmt.alignment.importance import SEPARATOR
 from nmt.plotting.files import to_html, to_png, to_svg
 from nmt.plotting.heatmaps import heatmap
-from nmt.plotting.sentence import MOST_OF_PAGE, Sentence, SentenceGroup, cropped
+from nmt.plotting.sentence import MOST_OF_PAGE, Sentence, SentenceGroup, crop
 from nmt.plotting.shaded_text import document
 from nmt.plotting.webpage import alignment_page
 
@@ -20,7 +20,7 @@ def picture(sentence: Sentence) -> Figure:
     """The heatmap of a sentence; of a document its sentences and words, shaded."""
     if SEPARATOR in sentence.source:
         return document(sentence.weights, sentence.source, sentence.target, title=sentence.title)
-    weights, source, target, title, gold, _ = cropped(sentence)
+    weights, source, target, title, gold, _ = crop(sentence)
     return heatmap(weights, source, target, title=title, gold=gold)
 
 
@@ -46,10 +46,10 @@ class Page:
     def add(self, sentence: Sentence | SentenceGroup) -> bool:
         """Add a sentence, or count it as left out and return False."""
         if isinstance(sentence, SentenceGroup):
-            sentence = sentence._replace(sentences=[cropped(each) for each in sentence.sentences])
+            sentence = sentence._replace(sentences=[crop(each) for each in sentence.sentences])
             members: Sequence[Sentence] = sentence.sentences
         else:
-            sentence = cropped(sentence)
+            sentence = crop(sentence)
             members = [sentence]
         # A label is as much to lay out as a few weights.
         self._num_weights += sum((len(each.source) + 4) * (len(each.target) + 4) for each in members)

@@ -36,7 +36,7 @@ MOST_OF_PAGE = 500_000  # weights that a browser can lay out
 MOST_OF_SENTENCE = 160_000  # weights that are drawn: 400 words by 400
 
 
-def cropped(sentence: Sentence) -> Sentence:
+def crop(sentence: Sentence) -> Sentence:
     """The sentence, or of one that is too long to draw the first words of both sides; its title says so."""
     source, target = sentence.source, sentence.target
     if len(source) * len(target) <= MOST_OF_SENTENCE:
@@ -64,7 +64,7 @@ def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArr
     return values
 
 
-def shortened(word: str) -> str:
+def shorten(word: str) -> str:
     """The word, or both ends of one that is so long, as an address is, that it would leave no room for the weights."""
     half = LONGEST_LABEL // 2
     return word if len(word) <= LONGEST_LABEL else f"{word[:half]}…{word[1 - half :]}"

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from nmt.alignment.importance import SEPARATOR, sentence_weights, sentences_of
-from nmt.plotting.fonts import extent, font_families, missing_glyphs_logged
-from nmt.plotting.sentence import drawable, fitting, shortened
+from nmt.plotting.fonts import extent, font_families, log_missing_glyphs
+from nmt.plotting.sentence import drawable, fitting, shorten
 
 WIDTH, MARGIN, LINE = 9.0, 0.15, 0.24  # inches: of the text, around it, from line to line
 BAR = 0.9  # a sentence's weight, in front of it
@@ -35,7 +35,7 @@ def document(
     bars: list[tuple[int, float]] = []  # line, weight
     placed: list[tuple[float, int, float, str, float]] = []  # x, line, width, word, shade
     lines = 1
-    with missing_glyphs_logged():
+    with log_missing_glyphs():
         x, before = 0.0, -1
         for word, number, weight in zip(source, sentences_of(source), values, strict=True):
             if number != before:
@@ -43,7 +43,7 @@ def document(
                 bars.append((lines - 1, shares[number]))
             if word == SEPARATOR:
                 continue
-            text = shortened(drawable(word))
+            text = shorten(drawable(word))
             size = extent(figure, text, style)[0]
             if x + size > WIDTH and x > BAR + SPACE:
                 lines, x = lines + 1, BAR + SPACE

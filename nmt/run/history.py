@@ -11,7 +11,7 @@ from nmt import alignment
 from nmt.atomic import write_together
 from nmt.errors import UserError
 from nmt.plotting import Sentence, SentenceGroup
-from nmt.plotting.sentence import MOST_OF_PAGE, cropped
+from nmt.plotting.sentence import MOST_OF_PAGE, crop
 
 FILE, PAGE = "history.npz", "index.html"
 MOST_ON_PAGE = 100  # validations: the page must not grow with the length of training
@@ -120,7 +120,7 @@ class History:
         for k in range(len(self.rows)):
             room = MOST_OF_PAGE // max(1, len(self.rows) * self.weights[k][0].size)
             shown = range(len(self.steps))[-max(1, min(MOST_ON_PAGE, room)) :]
-            series = [cropped(self._sentence(n, k)) for n in shown]
+            series = [crop(self._sentence(n, k)) for n in shown]
             groups.append(SentenceGroup(f"sentence {self.rows[k]}: {self.source[k]}", series, is_series=True))
         return groups
 

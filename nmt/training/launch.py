@@ -58,7 +58,7 @@ def first_rank_first(trainer: L.Trainer) -> Iterator[None]:
         dist.barrier(group)
 
 
-def part() -> None:
+def destroy_process_group() -> None:
     """Leave the group of processes after their last exchange: as torch asks, and not only in the interpreter's exit."""
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -65,7 +65,7 @@ def load_stored_settings(run_dir: Path) -> dict[str, Any]:
     loaded: Any = OmegaConf.to_container(load_config(run_dir))
     if missing := [key for key in _NEEDED if not isinstance(loaded.get(key), _NEEDED[key])]:
         raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no {', '.join(missing)}")
-    return moved(loaded, loaded["run_dir"], str(run_dir))
+    return move_paths(loaded, loaded["run_dir"], str(run_dir))
 
 
 def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
@@ -94,7 +94,7 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
     raise UserError(f"{run_dir} has no whole checkpoint to go on from: start the run anew")
 
 
-def changed(
+def apply_changes(
     stored: dict[str, Any], wanted: dict[str, Any], keys: Iterable[str], *, written: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """The stored configuration with the values that `wanted` has at `keys`, and a line for each that differs.
@@ -133,9 +133,9 @@ def changed(
         if not _matches(key, CHANGEABLE) or _matches(key, FIXED):
             close = difflib.get_close_matches(key, before, n=1) if old is _ABSENT else []
             hint = f"; did you mean {close[0]}?" if close else ""
-            raise UserError(f"{key} cannot change in a run that goes on: {_said(old)} -> {_said(new)}{hint}")
+            raise UserError(f"{key} cannot change in a run that goes on: {_text(old)} -> {_text(new)}{hint}")
         if not key.startswith("data.reader."):
-            lines.append(f"{key}: {_said(old)} -> {_said(new)}")
+            lines.append(f"{key}: {_text(old)} -> {_text(new)}")
     return config, lines
 
 
@@ -148,12 +148,12 @@ def settle_defaults(cfg: DictConfig, stored: dict[str, Any], given: Iterable[str
             OmegaConf.update(cfg, key, value)
 
 
-def moved(config: Any, old: str, new: str) -> Any:
+def move_paths(config: Any, old: str, new: str) -> Any:
     """The configuration with every path in the directory `old` in `new`, where the run directory is now."""
     if isinstance(config, dict):
-        return {key: moved(value, old, new) for key, value in config.items()}
+        return {key: move_paths(value, old, new) for key, value in config.items()}
     if isinstance(config, list):
-        return [moved(value, old, new) for value in config]
+        return [move_paths(value, old, new) for value in config]
     if isinstance(config, str) and (config == old or config.startswith(f"{old}/")):
         return new + config[len(old) :]
     return config
@@ -210,7 +210,7 @@ def _settings(stored: Any, ours: Any, key: str, given: Sequence[str], trusted: S
     )
 
 
-def finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | None:
+def why_finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | None:
     """Why the run has ended by the configuration's limits or by early stopping, else None."""
     trainer, stopping = config["trainer"], config["callbacks"].get("early_stopping")
     loop = checkpoint["loops"]["fit_loop"]
@@ -295,5 +295,5 @@ def _values(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield name, tree
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return "nothing" if value is _ABSENT else "null" if value is None else str(value)

@@ -62,11 +62,13 @@ def score(
     }
     scores["decoding"], scores["checkpoint"] = asdict(decoding), checkpoint
     write_scores(run_dir, split, scores, translations)
-    print(f"{split} of {run_dir}\n{score_lines(scores)}\n{closing(run_dir, splits[split], translations)}")
+    print(
+        f"{split} of {run_dir}\n{score_lines(scores)}\n{closing_lines(run_dir, splits[split], translations)}"
+    )
     return split, scores
 
 
-def closing(run_dir: Path, rows: Any, translations: Sequence[Translation]) -> str:
+def closing_lines(run_dir: Path, rows: Any, translations: Sequence[Translation]) -> str:
     """A translation beside its source and reference, and the commands that a person may give next."""
     number = next((number for number, each in enumerate(rows["src"]) if len(each) <= 100), 0)
     texts = {
@@ -92,7 +94,7 @@ def scores_after(run_dir: Path, step: int) -> Path | None:
     return None
 
 
-def chosen(resolved: dict[str, Any]) -> dict[str, Any]:
+def hyperparameters(resolved: dict[str, Any]) -> dict[str, Any]:
     """The hyper-parameters of a configuration, flat: `{"choice/attention": "bahdanau", "model.size": 256}`."""
     within_model = {part for key in flat(resolved["model"]) for part in key.split(".")}
     groups = {group.name for group in GROUPS if group.recorded}
@@ -117,7 +119,7 @@ def log_final(
     }
     for logger in loggers:
         if hasattr(logger.experiment, "add_image"):
-            logger.log_hyperparams(chosen(resolved), final, step=step)
+            logger.log_hyperparams(hyperparameters(resolved), final, step=step)
         else:
             logger.log_metrics(final, step=step)
         logger.finalize("success")

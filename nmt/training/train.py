@@ -53,7 +53,7 @@ from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
 from nmt.training.precision import warn_of_slow_precision
-from nmt.training.scoring import chosen, cost, cost_so_far, log_final, score, scores_after
+from nmt.training.scoring import cost, cost_so_far, hyperparameters, log_final, score, scores_after
 from nmt.training.states import sound
 from nmt.training.vocabulary import make_tokenizer
 
@@ -141,11 +141,11 @@ def train(
             provenance.note_command(run_dir, overrides, resumes=False)
     for logger in trainer.loggers:
         if not isinstance(logger, TensorBoard):  # which has them beside the final scores
-            logger.log_hyperparams(chosen(resolved))
+            logger.log_hyperparams(hyperparameters(resolved))
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
     with errors_of_training(cfg, trainer), logging_redirect_tqdm():  # or a line would stand behind the bar
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
-    launch.part()
+    launch.destroy_process_group()
     if not trainer.is_global_zero:
         return {}
     print(summarize(trainer, module, run_dir))
@@ -311,13 +311,13 @@ def resume_run(
     resume.settle_defaults(cfg, stored, keys)
     stored = resume.take_over(stored, cfg, keys_given)
     wanted, written = (OmegaConf.to_container(cfg, resolve=resolve) for resolve in (True, False))
-    config, changes = resume.changed(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]
+    config, changes = resume.apply_changes(stored, wanted, keys_given, written=written)  # type: ignore[arg-type]
     resumed = OmegaConf.create(config | {"trusted": list(cfg.trusted)})
     check_settings(resumed)
     check_buildable(resumed, trusted=cfg.trusted)
     file, checkpoint = resume.load_checkpoint(run_dir)
     with sound(file):
-        reason, step = resume.finished(checkpoint, config), checkpoint["global_step"]
+        reason, step = resume.why_finished(checkpoint, config), checkpoint["global_step"]
         num_processes, training = len(checkpoint["random"]), cost_so_far(checkpoint)
         new_end = bool(changes) and resume.stretches_schedule(stored, config)
     tokenizer = Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(resumed.data))
@@ -376,7 +376,7 @@ def _choices() -> dict[str, str]:
     }
 
 
-def quieten() -> None:
+def silence_warnings() -> None:
     """Leave out what libraries say of themselves at each start."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)

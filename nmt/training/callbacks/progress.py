@@ -57,7 +57,7 @@ def describe_validation(trainer: L.Trainer, *, speed: float, left: float | None)
     assert isinstance(kept, Checkpoints)
     epochs = trainer.current_epoch + (trainer.fit_loop.batch_idx + 1) / trainer.num_training_batches
     names = dict.fromkeys([*FORMATS, kept.monitor])
-    said = [_said(name, float(scores[name])) for name in names if name in scores]
+    said = [_say_score(name, float(scores[name])) for name in names if name in scores]
     score, step = float(scores[kept.monitor]), trainer.global_step
     if not kept.is_best(score):
         assert kept.best_score is not None
@@ -67,11 +67,11 @@ def describe_validation(trainer: L.Trainer, *, speed: float, left: float | None)
         pace += f", {left / 60:,.0f} min left" if left >= 60 else ", less than a minute left"
     return (
         f"epoch {round(epochs, 2):g}, step {trainer.global_step:,}: {', '.join(said)}; "
-        f"best {_said(kept.monitor, score)} at step {step:,}; {pace}"
+        f"best {_say_score(kept.monitor, score)} at step {step:,}; {pace}"
     )
 
 
-def _said(name: str, score: float) -> str:
+def _say_score(name: str, score: float) -> str:
     return FORMATS.get(name, f"{name.removeprefix('val/')} {{:.4g}}").format(score)
 
 

@@ -18,7 +18,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
     seconds, tokens = pl_module.train_seconds, pl_module.train_tokens
     lines = [
         f"trained  {pl_module.translator.name}, {num_parameters:,} parameters: "
-        f"{_counted(trainer.current_epoch, 'epoch')}, {_counted(trainer.global_step, 'step')}",
+        f"{_count_of(trainer.current_epoch, 'epoch')}, {_count_of(trainer.global_step, 'step')}",
         f"time     {timedelta(seconds=round(seconds))} over {tokens:,} target pieces, "
         f"{tokens / max(seconds, 1e-9):,.0f} a second",
         f"ended    {why_ended(trainer)}",
@@ -38,7 +38,7 @@ def why_ended(trainer: L.Trainer) -> str:
     """Why training ended: early stopping, or the limit that was reached."""
     for each in trainer.early_stopping_callbacks:
         if isinstance(each, EarlyStopping) and each.wait_count >= max(1, each.patience):
-            return f"early stopping: no better {each.monitor} in {_counted(each.wait_count, 'validation')}"
+            return f"early stopping: no better {each.monitor} in {_count_of(each.wait_count, 'validation')}"
     if trainer.max_epochs not in (None, -1) and trainer.current_epoch >= trainer.max_epochs:
         return f"trainer.max_epochs={trainer.max_epochs} is reached"
     if trainer.max_steps not in (None, -1) and trainer.global_step >= trainer.max_steps:
@@ -50,7 +50,7 @@ def why_ended(trainer: L.Trainer) -> str:
     return next(filter(None, reasons), "a callback stopped it")
 
 
-def _counted(number: int, thing: str) -> str:
+def _count_of(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
