@@ -28,7 +28,7 @@ WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
 
 
 def check_accelerator(name: Any) -> None:
-    """Raise UserError for an accelerator that this machine has not got."""
+    """Raise UserError for an accelerator that this machine lacks."""
     kinds = ("cuda", "mps") if name == "gpu" else (name,)
     found = [AcceleratorRegistry[kind]["accelerator"] for kind in kinds if kind in AcceleratorRegistry]
     if isinstance(name, str) and name != "auto" and not any(each.is_available() for each in found):
@@ -38,9 +38,9 @@ def check_accelerator(name: Any) -> None:
 
 
 def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, has_gold: bool) -> None:
-    """Raise UserError where a setting goes by a score that none of `givers` gives, or takes the worst for the best.
+    """Raise UserError if a setting monitors a score that none of `givers` logs, or has the wrong `mode` for it.
 
-    Only attention has scores `val/attention/…`, and only validation with gold alignments `val/aer`, `val/importance/…`.
+    Scores `val/attention/…` need attention; `val/aer` and `val/importance/…` need gold alignments too.
     """
     given = [
         name
@@ -63,7 +63,7 @@ def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, h
 
 
 def check_lengths(translator: Translator, val: Rows) -> None:
-    """Raise UserError where a validation pair is longer than the model can read."""
+    """Raise UserError if a validation pair is longer than the model can read."""
     longest = int(max(val.src_lengths.max(), val.tgt_lengths.max()))
     if translator.max_length is not None and longest > translator.max_length:
         raise UserError(
@@ -73,7 +73,7 @@ def check_lengths(translator: Translator, val: Rows) -> None:
 
 
 def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> None:
-    """Warn if BLEU chooses the best checkpoint or is a final score, and most of the references have no four-grams."""
+    """Warn if BLEU chooses the best checkpoint or is a final score, and most references are too short for it."""
     if cfg.metrics.get("bleu") is None and cfg.callbacks.checkpoint.monitor != "val/bleu":
         return
     tokenize, language = cfg.metrics.get("bleu", {}).get("tokenize", "13a"), str(cfg.data.tgt_lang)
@@ -95,13 +95,13 @@ def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> 
 
 
 def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
-    """Build what is first used in the middle or at the end of a run: a fault in it ends the run at its start."""
+    """Build decoding and metrics, which are used late in a run, so that a fault ends the run at its start."""
     check_decoding(build(cfg.decoding, "decoding"), translator)
     check_case(build_parts(cfg.metrics, "metrics", trusted=cfg.trusted), lowercase=tokenizer.lowercase)
 
 
 def check_rules(cfg: DictConfig) -> None:
-    """Build metrics, optimizer and schedule, which need no text; raise UserError for a fault."""
+    """Build metrics, optimizer and schedule, which need no text. Raises UserError for a fault."""
     build_parts(cfg.metrics, "metrics", trusted=cfg.trusted)
     with errors_of("optimizer"):
         optimizer = make_optimizer(build(cfg.optimizer, "optimizer", trusted=cfg.trusted), nn.Linear(2, 2))
@@ -111,7 +111,7 @@ def check_rules(cfg: DictConfig) -> None:
 
 
 def check_warmup(cfg: DictConfig, num_batches: Callable[[], int], overrides: Sequence[str]) -> None:
-    """Raise UserError for a warm-up among `overrides` that outlasts the run. (A default one is warned of.)"""
+    """Raise UserError if a warm-up among `overrides` outlasts the run. (A default warm-up only gives a warning.)"""
     if "scheduler.warmup_steps" in map(key_of, overrides):
         warmup_steps, total_steps = cfg.scheduler.warmup_steps, num_steps(cfg.trainer, num_batches())
         if warmup_steps >= total_steps:
@@ -122,7 +122,7 @@ def check_warmup(cfg: DictConfig, num_batches: Callable[[], int], overrides: Seq
 
 
 def num_steps(trainer: DictConfig, num_batches: int) -> float:
-    """Optimizer steps of a run by its limits on batches, epochs and steps; a process has `num_batches` per epoch."""
+    """Optimizer steps of a run by its limits on batches, epochs and steps. num_batches: per process and epoch."""
     limit = trainer.get("limit_train_batches")
     if limit is not None:
         num_batches = min(num_batches, limit) if isinstance(limit, int) else int(num_batches * limit)
@@ -132,7 +132,7 @@ def num_steps(trainer: DictConfig, num_batches: int) -> float:
 
 
 def check_stream(cfg: DictConfig, *, num_processes: int) -> None:
-    """Raise UserError for settings that do not go with `data.streaming`."""
+    """Raise UserError for settings that are incompatible with `data.streaming`."""
     if cfg.data.get("streaming") is None:
         return
     if cfg.trainer.limit_train_batches not in (None, 1.0):

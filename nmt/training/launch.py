@@ -12,14 +12,14 @@ from lightning.fabric.plugins.environments import ClusterEnvironment, LightningE
 
 from nmt.errors import UserError
 
-_LONGEST_WAIT = timedelta(days=7)  # while rank 0 prepares the data: torch's own is half an hour
+_LONGEST_WAIT = timedelta(days=7)  # while rank 0 prepares the data: torch's default is half an hour
 
 
 def check_launch(trainer: L.Trainer, *, num_before: int | None, sweep: bool) -> None:
-    """Raise UserError where the run's processes cannot be those that `trainer` wants.
+    """Raise UserError if the number of processes differs from the `trainer` settings or from the resumed run.
 
-    num_before: the number of processes of a run that goes on, whose batches and random numbers are each rank's own;
-    None in a new run. sweep: whether Hydra runs several jobs in this process.
+    num_before: the number of processes of the resumed run, as batches and random numbers belong to ranks; None in a new
+    run. sweep: True if Hydra runs several jobs in this process.
     """
     wanted = trainer.num_devices * trainer.num_nodes
     num_started = int(os.environ["WORLD_SIZE"]) if dist.is_torchelastic_launched() else wanted
@@ -33,7 +33,7 @@ def check_launch(trainer: L.Trainer, *, num_before: int | None, sweep: bool) -> 
             f"the run had {num_before} processes and would go on with {wanted}: give as many, as "
             "trainer.devices x trainer.num_nodes"
         )
-    # The command that Lightning would repeat for each process is the whole sweep's.
+    # Lightning would repeat the command of the whole sweep in every process.
     if sweep and wanted > 1 and not _started_by_others(trainer):
         raise UserError(
             "a sweep (-m) over runs of several processes needs torchrun or hydra/launcher=submitit_slurm"
@@ -42,9 +42,9 @@ def check_launch(trainer: L.Trainer, *, num_before: int | None, sweep: bool) -> 
 
 @contextmanager
 def first_rank_first(trainer: L.Trainer) -> Iterator[None]:
-    """Rank 0 runs the block, then all others do: they find whole files.
+    """Run the block on rank 0, then on all other ranks, so that they find whole files.
 
-    Processes that Lightning starts begin after rank 0 is through; those that others started are joined here.
+    Lightning starts the other processes after the block anyway; processes of torchrun or SLURM wait here.
     """
     if trainer.world_size == 1 or not _started_by_others(trainer):
         yield
@@ -59,20 +59,20 @@ def first_rank_first(trainer: L.Trainer) -> Iterator[None]:
 
 
 def destroy_process_group() -> None:
-    """Leave the group of processes after their last exchange: as torch asks, and not only in the interpreter's exit."""
+    """Leave the process group after the last exchange, as torch asks, rather than at the interpreter's exit."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def end_children(trainer: L.Trainer) -> None:
-    """End the processes that Lightning has started: they would wait for gradients that never come."""
+    """End the processes that Lightning started: they would wait for gradients that never come."""
     kill = getattr(trainer.strategy.launcher, "kill", None)
     if kill is not None:
         kill(getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows SIGTERM does the same
 
 
 def port_in_use(error: Exception) -> str | None:
-    """What to do where the processes cannot meet because another program has their port; else None."""
+    """Advice if another program uses the port where the processes meet; None for other errors."""
     if "EADDRINUSE" not in str(error):
         return None
     port = os.environ.get("MASTER_PORT")
@@ -80,7 +80,7 @@ def port_in_use(error: Exception) -> str | None:
 
 
 def has_lost_another(error: Exception) -> bool:
-    """Whether the error says only that another process has ended, which has said why."""
+    """True if the error only reports that another process has ended. That process has printed the cause."""
     return isinstance(error, dist.DistError) or any(
         words in str(error) for words in ("Connection closed by peer", "Connection reset by peer")
     )

@@ -1,4 +1,4 @@
-"""The length limit of the search: it follows the training text, and references above it are counted."""
+"""The length limit of the search, set from the training text, and a warning of references above it."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from nmt.run.limits import count_above_limit, warn_of_limit
 
 
 def set_length_ratio(cfg: DictConfig, datamodule: TranslationDataModule) -> None:
-    """Set a `decoding.max_length_ratio` of null to that of the training text, from 2 to `data.max_ratio`."""
+    """Set `decoding.max_length_ratio` if it is null: the ratio of the training text, from 2 to `data.max_ratio`."""
     if cfg.decoding.max_length_ratio is None:
         ratio = encoding.length_ratio(*datamodule.training_lengths(), extra=cfg.decoding.max_length_extra)
         cfg.decoding.max_length_ratio = max(LEAST_RATIO, min(ratio, cfg.data.max_ratio))
@@ -25,9 +25,9 @@ def warn_of_long_references(
     datamodule: TranslationDataModule,
     splits: dict[str, Any],
 ) -> None:
-    """Count the references that have more pieces than a translation may have, in one warning if there are any.
+    """Warn of references that have more pieces than a translation may have, with their number in every split.
 
-    Up to one in a thousand of the training pairs, which a measured limit leaves out, do not count.
+    Up to 0.1 % of the training pairs do not count: the limit measured on the training text leaves them out.
     """
     lengths = {"train": datamodule.training_lengths(), "val": datamodule.rows("val")[1:]}
     if "test" in splits:

@@ -12,9 +12,9 @@ from nmt import kernels
 class LossSum(NamedTuple):
     """Sums over a batch, in nats.
 
-    smoothed: what is minimised (label-smoothed cross-entropy), scalar.
-    nll: the plain negative log-likelihood, what perplexity is made of, scalar, no gradient.
-    num_tokens: how many target pieces (end of sentence included, padding not) both are sums over, scalar.
+    smoothed: label-smoothed cross-entropy, the training loss, scalar.
+    nll: negative log-likelihood without smoothing, for the perplexity, scalar, no gradient.
+    num_tokens: number of target pieces in both sums (end of sentence included, padding not), scalar.
     """
 
     smoothed: Tensor
@@ -25,7 +25,7 @@ class LossSum(NamedTuple):
 def cross_entropy(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothing: float) -> LossSum:
     """Label-smoothed cross-entropy `(1-e) * -log p(y) + e * mean_v -log p(v)` (Szegedy et al. 2016), summed.
 
-    logits [B, T, V], targets [B, T]; positions whose target is `pad_id` count for nothing.
+    logits [B, T, V], targets [B, T]; positions with target `pad_id` do not count.
     """
     flat_targets = targets.reshape(-1)
     real = flat_targets != pad_id
@@ -42,7 +42,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothi
 def output_loss(
     features: Tensor, output: nn.Linear, targets: Tensor, *, pad_id: int, label_smoothing: float
 ) -> LossSum:
-    """`cross_entropy` of `output(features)`, features [B, T, R]; on a CPU the fast form multiplies no padding."""
+    """`cross_entropy` of `output(features)`, features [B, T, R]. On a CPU the fast kernel skips padding."""
     if not kernels.fast(features):
         return cross_entropy(output(features), targets, pad_id=pad_id, label_smoothing=label_smoothing)
     real = targets != pad_id
@@ -54,9 +54,10 @@ def output_loss(
 
 
 def _rows(features: Tensor, targets: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Rows of features [..., B*T, R] and their targets: on a CPU the real positions', on a GPU all, and which are real.
+    """Rows of features [..., B*T, R], their targets, and a mask of the real positions.
 
-    To leave out the others there, the CPU would have to wait until the GPU has counted them.
+    On a CPU only the real positions are returned, and no mask. On a GPU all positions are returned: to leave out
+    padding, the CPU would have to wait until the GPU has counted it.
     """
     if not features.is_cpu:
         return features, targets.flatten(), real.flatten()
@@ -65,15 +66,15 @@ def _rows(features: Tensor, targets: Tensor, real: Tensor) -> tuple[Tensor, Tens
 
 
 def r_drop(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothing: float, alpha: float) -> LossSum:
-    """R-Drop: two passes over a batch, which drop out different units, are drawn to one answer (Liang et al. 2021).
+    """R-Drop: make two passes over a batch with different dropout predict the same distribution (Liang et al. 2021).
 
         1/2 (L(p) + L(q)) + alpha/4 sum_t KL(p_t|q_t) + KL(q_t|p_t)
 
-    where L is the summed label-smoothed `cross_entropy` and t runs over the real target positions. That is half
-    of the paper's eq. 3, so that alpha is the paper's (5 for its translation) and the sum counts each target piece
-    once, as `num_tokens` does. `nll` is the mean of the two passes'.
+    L is the summed label-smoothed `cross_entropy`, and t runs over the real target positions. This is half of the
+    paper's eq. 3, so that alpha is the paper's alpha (5 for its translation) and every target piece counts once, as in
+    `num_tokens`. `nll` is the mean over the two passes.
 
-    logits [2, B, T, V], one pass after the other; targets [B, T].
+    logits [2, B, T, V], first index the pass; targets [B, T].
     """
     loss = cross_entropy(
         logits, torch.stack((targets, targets)), pad_id=pad_id, label_smoothing=label_smoothing
@@ -87,7 +88,7 @@ def r_drop(logits: Tensor, targets: Tensor, *, pad_id: int, label_smoothing: flo
 def output_r_drop(
     features: Tensor, output: nn.Linear, targets: Tensor, *, pad_id: int, label_smoothing: float, alpha: float
 ) -> LossSum:
-    """`r_drop` of `output(features)`, features [2, B, T, R], as `output_loss` is `cross_entropy` of it."""
+    """`r_drop` of `output(features)`, features [2, B, T, R]. On a CPU the fast kernel skips padding."""
     if not kernels.fast(features):
         return r_drop(output(features), targets, pad_id=pad_id, label_smoothing=label_smoothing, alpha=alpha)
     real = targets != pad_id
@@ -102,8 +103,8 @@ def guided_alignment(weights: Tensor, guide: Tensor) -> Tensor:
     """`-sum_t sum_j A_tj log a_tj`: the cross-entropy of attention against given alignments, in nats, summed
     (Chen et al. 2016, eq. 5).
 
-    weights [B, T, S]: the attention a. guide [B, T, S]: A, whose rows sum to one, or to zero where nothing is
-    known, which counts for nothing. A weight of exactly 0 counts as the smallest positive number.
+    weights [B, T, S]: the attention a. guide [B, T, S]: A. Its rows sum to 1, or to 0 if no alignment is known, and
+    then do not count. A weight of exactly 0 counts as the smallest positive number.
     """
     tiny = torch.finfo(weights.dtype).tiny
     return -(guide.to(weights.dtype) * weights.clamp_min(tiny).log()).sum()

@@ -1,4 +1,4 @@
-"""The memory that a process holds, and errors when it runs out."""
+"""The memory of a process, and recognition of out-of-memory errors."""
 
 import contextlib
 import ctypes
@@ -11,7 +11,7 @@ import torch
 def held_memory(pid: int | None = None) -> int:
     """Bytes that a process (by default this one) holds now; 0 if it has ended.
 
-    On Linux without mapped files, which the system can drop.
+    On Linux, without mapped files, which the system can drop.
     """
     try:
         info = psutil.Process(pid).memory_info()
@@ -21,7 +21,7 @@ def held_memory(pid: int | None = None) -> int:
 
 
 def most_memory() -> int:
-    """The most bytes that this process has held at once, mapped files too."""
+    """The most bytes that this process has held at once, mapped files included."""
     try:
         import resource
     except ImportError:  # on Windows
@@ -32,13 +32,13 @@ def most_memory() -> int:
 
 
 def give_back() -> None:
-    """Return memory to the system that was freed but that glibc keeps; other C libraries have no such call."""
+    """Return freed memory that glibc keeps to the system; other C libraries have no call for it."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # TypeError: on Windows
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out. On the CPU torch has no exception of its own for it."""
+    """True if an error says that memory ran out. On the CPU torch raises a plain RuntimeError."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     said = str(error) if isinstance(error, RuntimeError) else ""

@@ -1,4 +1,4 @@
-"""Training steps, the optimizer and its schedule, and what is logged at each step."""
+"""The Lightning module: training and validation steps, optimizer, schedule, and logged metrics."""
 
 import logging
 import sys
@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 class TranslationModule(L.LightningModule):
     """Minimises label-smoothed cross-entropy, averaged once over the target tokens of an optimizer step.
 
-    The loss of a batch is a sum; gradients are divided by the number of target tokens of the whole accumulation window
-    over all ranks before they are clipped. Losses are logged in nats a target piece, without smoothing. With
-    `guided_alignment` above 0, the cross-entropy of the attention against the batch's alignments, times this number, is
-    added (Chen et al. 2016). With `r_drop` above 0, each batch is read twice with different dropout, and
-    `losses.r_drop` takes the place of the cross-entropy.
+    The loss of a batch is a sum. Gradients are divided by the number of target tokens of the whole accumulation window
+    over all ranks, then clipped. Logged losses are in nats per target piece, without smoothing. With `guided_alignment`
+    above 0, the cross-entropy of the attention against the batch's alignments, times this number, is added (Chen et al.
+    2016). With `r_drop` above 0, a batch is read twice with different dropout, and `losses.r_drop` replaces the
+    cross-entropy.
     """
 
-    scores = ("val/loss", "val/perplexity")  # what validation gives, beside those of callbacks
+    scores = ("val/loss", "val/perplexity")  # logged by validation; callbacks log others
 
     def __init__(
         self,
@@ -69,28 +69,30 @@ class TranslationModule(L.LightningModule):
         self.label_smoothing = label_smoothing
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
-        self.decoding = decoding  # of the final scores; validation keeps its limits
+        self.decoding = decoding  # of the final scores; validation uses its limits with greedy search
         self._recorder = kernels.Recorder()
-        # The CPU must know how many sentences a document has, and random numbers are set back to compute a layer again.
+        # A CUDA graph cannot count the sentences of a document, nor reset random numbers to compute a layer again.
         self._recordable = not translator.reads_documents and not any(
             getattr(each, "gradient_checkpointing", False) for each in translator.modules()
         )
-        self.progress: dict[str, str] = {}  # what the progress bar shows
+        self.progress: dict[str, str] = {}  # values for the progress bar
         self._window_tokens: list[Tensor] = []  # since the last optimizer step
         self._since_log: list[LossSum] = []
-        # Loss and tokens since the last logged step, of the run before this start
+        # Loss and tokens since the last logged step that the checkpoint of a resumed run holds
         self._before_resuming = (0.0, 0.0)
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
         self.lr = float("nan")  # of the last optimizer step
         self._logged_step = 0  # the last
-        self._started: float | None = None  # when the clock was last started; None while it stands
-        self._seconds = 0.0  # on the clock before that, since the last logged step
+        self._started: float | None = (
+            None  # time at which the clock was last started; None while it is stopped
+        )
+        self._seconds = 0.0  # on the clock before that time, since the last logged step
         self._val_sums: list[LossSum] = []
         self.train_seconds = 0.0
         self.train_tokens = 0
 
     def forward(self, batch: Batch, *, need_weights: bool = False) -> tuple[LossSum, Tensor | None]:
-        """The batch's cross-entropy, and the cross-attention weights [B, T, S] where asked for."""
+        """The batch's cross-entropy, and the cross-attention weights [B, T, S] if `need_weights`."""
         model = self.translator
         memory = model.encode(batch.src, padding_mask(batch.src, model.pad_id))
         features, weights = model.read(memory, batch.tgt_in, need_weights=need_weights)
@@ -101,9 +103,9 @@ class TranslationModule(L.LightningModule):
         return loss, weights
 
     def loss_of(self, batch: Batch) -> LossSum:
-        """What training minimises for a batch, the guidance of attention included.
+        """The training loss of a batch, guided alignment included.
 
-        On a GPU it is recorded for each shape of a batch, and padded so that there are few.
+        On a GPU a CUDA graph is recorded for each batch shape; batches are padded so that there are few shapes.
         """
         model = self.translator
         if not (self.training and self._recordable and kernels.records(model.output.weight)):
@@ -127,7 +129,7 @@ class TranslationModule(L.LightningModule):
         return loss
 
     def read_twice(self, batch: Batch, *, need_weights: bool) -> tuple[LossSum, Tensor | None]:
-        """R-Drop's loss of a batch, and both readings' cross-attention weights [2B, T, S] where asked for."""
+        """The R-Drop loss of a batch, and the cross-attention weights [2B, T, S] of both passes if `need_weights`."""
         model = self.translator
         src, tgt_in = batch.src.repeat(2, 1), batch.tgt_in.repeat(2, 1)  # [2B, S], [2B, T]
         memory = model.encode(src, padding_mask(src, model.pad_id))
@@ -145,12 +147,12 @@ class TranslationModule(L.LightningModule):
     # training
 
     def on_train_start(self) -> None:
-        """The rate of the first step is this schedule's, though a resumed run had another schedule before."""
+        """Take the rate of the first step from the schedule, which may differ from the resumed run's."""
         self._set_rates()
         self._start_clock()
 
     def end_schedule(self, total_steps: int) -> None:
-        """Let a schedule that runs to the end of training end after `total_steps`, if nothing ends it before."""
+        """End a schedule that runs to the end of training after `total_steps`, or earlier if training ends earlier."""
         total_steps = int(min(total_steps, self.trainer.estimated_stepping_batches))
         for scheduler in self._stepped_schedulers():
             again = schedule(self.scheduler_factory, scheduler.optimizer, total_steps)
@@ -176,7 +178,7 @@ class TranslationModule(L.LightningModule):
         self._stop_clock()
 
     def on_train_end(self) -> None:
-        """Counts what came after the last logged step, and lets go of what was recorded."""
+        """Add the steps since the last log to the totals and free the CUDA graphs."""
         self._stop_clock()
         self._count()
         self._recorder = kernels.Recorder()
@@ -185,18 +187,20 @@ class TranslationModule(L.LightningModule):
         loss = self.loss_of(batch)
         self._window_tokens.append(loss.num_tokens)
         self._since_log.append(LossSum(loss.smoothed.detach(), loss.nll, loss.num_tokens))
-        # Lightning divides by the number of accumulated batches; a sum must not be.
+        # Undo Lightning's division by the number of accumulated batches: the loss is a sum.
         return loss.smoothed * self.trainer.accumulate_grad_batches
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """From the gradient of the summed loss to that of the mean over the window's tokens, all ranks'."""
+        """Turn the gradient of the summed loss into that of the mean over the window's tokens on all ranks."""
         self.lr = optimizer.param_groups[0]["lr"]
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        # Not in half precision, which rounds numbers above 256 or has none above 65,504
+        # Not in half precision: bfloat16 rounds numbers above 256, float16 ends at 65,504
         dtype = torch.promote_types(gradients[0].dtype, torch.float32)
         num_tokens = torch.stack(self._window_tokens).sum().to(dtype)
         self._window_tokens.clear()
-        world_size = self.trainer.world_size  # DDP has averaged over ranks what should be summed
+        world_size = (
+            self.trainer.world_size
+        )  # DDP has averaged the gradients over ranks instead of summing them
         if world_size > 1:
             num_tokens = self.trainer.strategy.reduce(num_tokens, reduce_op="sum")
         torch._foreach_mul_(gradients, world_size / num_tokens)
@@ -207,7 +211,7 @@ class TranslationModule(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        limit = gradient_clip_val or float("inf")  # Lightning's 0 means none
+        limit = gradient_clip_val or float("inf")  # for Lightning, 0 means no limit
         self.grad_norm = torch.nn.utils.clip_grad_norm_(self.parameters(), limit)
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
@@ -233,7 +237,7 @@ class TranslationModule(L.LightningModule):
         self._stop_clock()
 
     def on_validation_end(self) -> None:
-        """Steps the schedule that goes by validations, if that is what there is."""
+        """Step the schedule if it follows a validation score."""
         for each in self.trainer.lr_scheduler_configs:
             if each.reduce_on_plateau:
                 if each.monitor not in self.trainer.callback_metrics:
@@ -254,7 +258,7 @@ class TranslationModule(L.LightningModule):
         return self._seconds + (0.0 if self._started is None else time.perf_counter() - self._started)
 
     def _count(self) -> tuple[float, int, float]:
-        """The loss in nats, the number of target pieces of all ranks, and the seconds, since it was called last."""
+        """The loss in nats, the number of target pieces of all ranks, and the seconds, since the last call."""
         loss_sum, tokens_sum = distributed.sum_over_ranks(*_totals(self._since_log, self._before_resuming))
         self._since_log.clear()
         self._before_resuming = (0.0, 0.0)
@@ -277,7 +281,7 @@ class TranslationModule(L.LightningModule):
         self._val_sums.clear()
 
     def validation_step(self, batch: Batch, batch_index: int) -> dict[str, Tensor | None]:
-        """Accumulates the loss; returns the weights [B, T, S] of the references for whoever draws them."""
+        """Accumulate the loss; return the weights [B, T, S] of the references for callbacks that draw them."""
         loss, weights = self(batch, need_weights=True)
         self._val_sums.append(loss)
         return {"weights": weights}
@@ -285,19 +289,17 @@ class TranslationModule(L.LightningModule):
     def on_validation_epoch_end(self) -> None:
         nll, num_tokens = distributed.sum_over_ranks(*_totals(self._val_sums))
         loss = torch.tensor(nll / num_tokens)
-        # Lightning would count a step less: validation would share its step with the batches before it.
+        # Lightning's default is one step less.
         self.log("step", float(self.trainer.global_step), rank_zero_only=False)
         self.log("val/loss", loss, rank_zero_only=False)
         self.log("val/perplexity", loss.exp(), rank_zero_only=False)
 
-    # a run that goes on
+    # resuming
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds what was counted since the last logged step, so that a resumed run logs the same numbers."""
+        """Store the totals since the last logged step, so that a resumed run logs the same numbers."""
         checkpoint["training"] = {
-            "since_log": distributed.gather(
-                _totals(self._since_log, self._before_resuming)
-            ),  # each rank's own
+            "since_log": distributed.gather(_totals(self._since_log, self._before_resuming)),  # by rank
             "logged_step": self._logged_step,
             "seconds_on_clock": self._seconds_on_clock(),
             "train_seconds": self.train_seconds,
@@ -316,7 +318,7 @@ class TranslationModule(L.LightningModule):
         self.progress.update({name: value for name, value in shown.items() if f"{name}{value}".isprintable()})
 
     def on_fit_start(self) -> None:
-        """Check the state of the optimizer of a resumed run, which is made by now and restored next."""
+        """Check the stored state of the optimizer of a resumed run before Lightning restores it."""
         if checkpoint := self.trainer._checkpoint_connector._loaded_checkpoint:
             with sound("the checkpoint"):
                 check_optimizers(checkpoint, self.trainer)
@@ -328,7 +330,7 @@ class TranslationModule(L.LightningModule):
         if isinstance(optimizer, Muon):
             log.info("%s", optimizer)
         if optimizer.defaults.get("fused") and self.trainer.precision == "16-mixed":
-            # The update would undo the loss's scale itself, after clipping has already read the gradients.
+            # A fused update undoes the loss scale itself, after clipping has read the scaled gradients.
             raise UserError(
                 "optimizer.fused=true does not go with trainer.precision=16-mixed: set it to false"
             )
@@ -343,10 +345,10 @@ class TranslationModule(L.LightningModule):
 
 
 def _totals(parts: Sequence[LossSum], before: tuple[float, float] = (0.0, 0.0)) -> tuple[float, float]:
-    """The loss in nats and the number of target pieces: those `before`, then each batch's in turn."""
+    """The loss in nats and the number of target pieces, summed over batches in order, starting with `before`."""
     if not parts:
         return before
-    # All at once: the CPU waits for a device once
+    # One transfer: the CPU waits for the device once
     losses, counts = (
         torch.stack(each).tolist() for each in ([p.nll for p in parts], [p.num_tokens for p in parts])
     )

@@ -20,11 +20,11 @@ class Muon(torch.optim.Optimizer):
 
         M' = m M + (1 - m) G      W' = W - 0.2 sqrt(max(rows, columns)) lr O,   O = U V^T of (1 - m) G + m M' = U S V^T
 
-    A weight that stacks several matrices, such as the gates of a GRU, is split and each matrix is updated by itself
+    A weight that stacks several matrices, as the gates of a GRU, is split, and its matrices are updated separately
     (`hidden_matrices`). The factor gives the update the root mean square of Adam's usual updates (Liu et al. 2025), so
-    both share one learning rate `lr`. All other parameters (embeddings, positions, the output layer, vectors,
+    that both share the learning rate `lr`. All other parameters (embeddings, positions, the output layer, vectors,
     convolutions) are updated by Adam with `betas` and `eps` (Kingma & Ba 2015). The iterations compute in `dtype`, by
-    default the weights'.
+    default the dtype of the weights.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Muon(torch.optim.Optimizer):
         self._dtype = None if dtype is None else getattr(torch, dtype)
 
     def __str__(self) -> str:
-        """How many matrices and numbers each rule updates."""
+        """The number of matrices and numbers that Muon and Adam update."""
         hidden, others = (sum(each.numel() for each in group["params"]) for group in self.param_groups)
         num_matrices = sum(self._num_maps.values())
         return (
@@ -63,7 +63,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step of Muon and Adam; returns the closure's loss, if there is a closure."""
+        """Make one step of Muon and Adam; return the closure's loss if there is a closure."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -128,10 +128,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def hidden_matrices(model: nn.Module) -> dict[Tensor, int]:
-    """The weights that map hidden vectors to hidden vectors, with the number of matrices that each stacks by rows.
+    """The weights that map hidden vectors to hidden vectors, with the number of matrices that they stack by rows.
 
-    They are those of linear and recurrent layers, but neither of embeddings nor of the layer `output` of the model. A
-    layer with several matrices in one weight declares so: `stacked_maps = {"projection.weight": 3}`.
+    These are the weights of linear, recurrent and attention layers, except the model's `output` and weights shared with
+    an embedding. A layer declares a weight with several matrices: `stacked_maps = {"projection.weight": 3}`.
     """
     found: dict[Tensor, int] = {}
     for module in model.modules():
@@ -151,7 +151,7 @@ def hidden_matrices(model: nn.Module) -> dict[Tensor, int]:
 
 
 def make_optimizer(factory: Callable[..., torch.optim.Optimizer], model: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer that a factory makes for a model: of the model itself if that is what it takes, as Muon does."""
+    """Call an optimizer's factory with the model if it has a parameter `model`, as Muon, else with the parameters."""
     takes_model = "model" in inspect.signature(factory).parameters
     return factory(model if takes_model else model.parameters())
 

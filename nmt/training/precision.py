@@ -1,4 +1,4 @@
-"""A warning where training in bfloat16 is slow."""
+"""A warning if training in bfloat16 is slow on this CPU."""
 
 import logging
 
@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 def warn_of_slow_precision(trainer: L.Trainer) -> None:
-    """Warn where the run is in bfloat16 on a CPU without instructions for it: torch then emulates the products."""
+    """Warn if the run is in bfloat16 on a CPU without instructions for it: torch then emulates the products."""
     on_cpu = trainer.strategy.root_device.type == "cpu"
     if on_cpu and str(trainer.precision).startswith("bf16") and not has_bfloat16_products():
         log.warning(
@@ -20,8 +20,10 @@ def warn_of_slow_precision(trainer: L.Trainer) -> None:
 
 
 def has_bfloat16_products() -> bool:
-    """Whether this CPU multiplies in bfloat16 (x86 by AVX-512 BF16 or AMX), and oneDNN may use it: ONEDNN_MAX_CPU_ISA
-    can forbid it."""
+    """True if this CPU multiplies in bfloat16 (x86: AVX-512 BF16 or AMX) and oneDNN may use it.
+
+    ONEDNN_MAX_CPU_ISA can forbid it.
+    """
     if not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
         return False
     cpu = torch.cpu

@@ -1,7 +1,7 @@
-"""Resuming a run: its latest whole checkpoint, what may change in its configuration, and whether it has finished.
+"""Resuming a run: load its latest whole checkpoint, change its settings, and tell if it has finished.
 
-A run directory is data. It brings weights, numbers and choices; the configuration of this installation and the command
-line bring everything that acts: callbacks, loggers, the trainer, and where files are written.
+A run directory is data. It brings weights, numbers and choices. The configuration of this installation and the command
+line bring everything that acts: callbacks, loggers, the trainer, and the paths to write to.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from nmt.training.memory import is_out_of_memory
 
 log = logging.getLogger(__name__)
 
-# What takes effect from here on without making what was trained something else.
+# Settings that may change when a run is resumed
 CHANGEABLE = (
     *(f"{group.name}.*" for group in GROUPS if group.changeable),
     "data.cache_dir",
@@ -44,11 +44,15 @@ CHANGEABLE = (
     "trainer.max_time",
     "trainer.num_nodes",
 )
-# But not these: best.ckpt and early stopping compare all validations. (`metrics` is of the test set alone.)
+# Exceptions, because best.ckpt and early stopping compare all validations. (`metrics` is for the test set alone.)
 FIXED = tuple(
     f"callbacks.score.{name}{end}" for name in ("bleu", "chrf", "lowercase", "macro_f1") for end in ("", ".*")
 )
-ACTING = ("callbacks", "logger", "trainer")  # sections of which a run brings numbers and these texts alone
+ACTING = (
+    "callbacks",
+    "logger",
+    "trainer",
+)  # sections from which only numbers and `_TEXTS` of a run are taken
 _NEEDED: dict[str, Any] = {
     **dict.fromkeys(("data", "model", "optimizer", "scheduler", "decoding", "metrics"), dict),
     **dict.fromkeys(("callbacks", "trainer"), dict),
@@ -61,7 +65,7 @@ _ABSENT = object()
 
 
 def load_stored_settings(run_dir: Path) -> dict[str, Any]:
-    """The configuration of a run directory, with paths in the directory where it is now. Raises UserError."""
+    """The configuration of a run, with its paths moved to the current run directory. Raises UserError."""
     loaded: Any = OmegaConf.to_container(load_config(run_dir))
     if missing := [key for key in _NEEDED if not isinstance(loaded.get(key), _NEEDED[key])]:
         raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no {', '.join(missing)}")
@@ -69,7 +73,10 @@ def load_stored_settings(run_dir: Path) -> dict[str, Any]:
 
 
 def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
-    """The latest whole checkpoint and what it holds. A broken one is renamed NAME.broken, with a warning."""
+    """The latest whole checkpoint: (file, content). A broken file is renamed NAME.broken, with a warning.
+
+    Raises UserError if there is none, or if it cannot be read or resumed from.
+    """
     for name in CHECKPOINTS:
         file = run_dir / "checkpoints" / name
         if not file.is_file():
@@ -83,7 +90,7 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
             if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.EINVAL, None):
                 raise UserError(f"{file}: cannot read ({error.strerror})") from error
             aside = file.with_name(f"{name}.broken")
-            with contextlib.suppress(FileNotFoundError):  # another rank of the run has set it aside
+            with contextlib.suppress(FileNotFoundError):  # another rank has renamed it
                 file.replace(aside)
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             log.warning("%s is broken (%s): now %s, and the one before it is used", file, reason, aside.name)
@@ -97,16 +104,16 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
 def apply_changes(
     stored: dict[str, Any], wanted: dict[str, Any], keys: Iterable[str], *, written: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The stored configuration with the values that `wanted` has at `keys`, and a line for each that differs.
+    """The stored configuration with the values of `wanted` at `keys`, and a line for every setting that differs.
 
-    A key that `wanted` lacks is taken out. A setting that took its value from one of `keys` follows it (as
-    `data.reader` does, or by a reference in `written`, the unresolved configuration), unless it differed already or is
-    given itself. Raises UserError naming the first key that may not change.
+    A key that `wanted` lacks is removed. A setting that took its value from one of `keys` changes with it (as
+    `data.reader` does, or by a reference in `written`, the unresolved configuration), unless it had another value or is
+    among `keys`. Raises UserError naming the first key that may not change.
     """
     config = copy.deepcopy(stored)
     keys = list(keys)
     for key in keys:
-        if key in ("callbacks", "data", "trainer"):  # they hold what may not change, or not unasked
+        if key in ("callbacks", "data", "trainer"):  # they contain settings that may not change
             raise UserError(
                 f"a run that goes on cannot choose {key} anew as a whole, which would also set what you did not name: "
                 "give single keys, such as trainer.devices=2, data.path=DIR or callbacks.alignments=null"
@@ -140,7 +147,10 @@ def apply_changes(
 
 
 def settle_defaults(cfg: DictConfig, stored: dict[str, Any], given: Iterable[str]) -> None:
-    """Set, for groups that are chosen anew, what their defaults take from the data and the training text."""
+    """Set the stored values of settings whose defaults come from the data or the training text, unless `given`.
+
+    A newly chosen group needs them.
+    """
     for key in {"data.tgt_lang", "data.tokenizer.lowercase", "decoding.max_length_ratio"} - set(given):
         if (value := _get(stored, key)) is not _ABSENT and (
             key.startswith("data.") or OmegaConf.select(cfg, key) is None
@@ -149,7 +159,7 @@ def settle_defaults(cfg: DictConfig, stored: dict[str, Any], given: Iterable[str
 
 
 def move_paths(config: Any, old: str, new: str) -> Any:
-    """The configuration with every path in the directory `old` in `new`, where the run directory is now."""
+    """The configuration with paths inside the directory `old` replaced by paths inside `new`."""
     if isinstance(config, dict):
         return {key: move_paths(value, old, new) for key, value in config.items()}
     if isinstance(config, list):
@@ -160,17 +170,17 @@ def move_paths(config: Any, old: str, new: str) -> Any:
 
 
 def take_over(stored: dict[str, Any], cfg: DictConfig, keys: Sequence[str]) -> dict[str, Any]:
-    """The stored configuration with what acts from `cfg`, which this installation and the command line compose.
+    """The stored configuration with callbacks, loggers and trainer of `cfg`, which this installation composes.
 
-    Its callbacks, loggers and trainer have the numbers of the stored ones. Raises UserError for a stored setting that
-    would act, unless its key is one of the `keys` that were given.
+    Callbacks, loggers and trainer keep the stored numbers. Raises UserError if another stored setting of theirs differs
+    from `cfg`, unless its key is among the given `keys`.
     """
     ours: Any = OmegaConf.create(OmegaConf.to_container(cfg))
     here = ours.data.get("cache_dir")
     if not {"data.cache_dir", "data.reader.cache_dir"} & set(keys):
         for each in (stored["data"], stored["data"].get("reader")):
             if isinstance(each, dict) and each.get("cache_dir") is not None:
-                each["cache_dir"] = here  # a run does not choose where text is kept
+                each["cache_dir"] = here  # a run may not choose the cache
     for key in stored.keys() - {*ACTING}:
         ours[key] = stored[key]  # callbacks refer to some
     taken = dict(stored)
@@ -184,12 +194,12 @@ def take_over(stored: dict[str, Any], cfg: DictConfig, keys: Sequence[str]) -> d
 
 
 def _settings(stored: Any, ours: Any, key: str, given: Sequence[str], trusted: Sequence[str]) -> Any:
-    """What stands at a key of a section that acts: as `ours`, but numbers, some texts and metrics as `stored`."""
+    """The value of a key of an acting section: that of `ours`, but numbers, some texts and metrics of `stored`."""
     if key in given or stored == ours:
         return stored
     target = stored.get("_target_") if isinstance(stored, dict) else None
     if isinstance(target, str) and (_matches(key, FIXED) or may_build(target, "", trusted)):
-        return stored  # a metric, if `check` finds it to be one
+        return stored  # a metric; its class is checked later
     of_parts, plain = key in ("callbacks", "logger"), (int, float, type(None))
     if isinstance(stored, dict) and isinstance(ours, dict):
         return ({} if of_parts else ours) | {
@@ -198,7 +208,7 @@ def _settings(stored: Any, ours: Any, key: str, given: Sequence[str], trusted: S
         }
     section, *names = key.split(".")
     if stored is None and len(names) == 1 and section != "trainer":
-        return None  # a part that was left out
+        return None  # the run left out this callback or logger
     is_text = isinstance(stored, str) and names[-1] in _TEXTS and not isinstance(ours, dict)
     is_number = isinstance(stored, plain) and isinstance(ours, plain) and names != ["num_nodes"]
     if is_text or is_number:
@@ -211,7 +221,7 @@ def _settings(stored: Any, ours: Any, key: str, given: Sequence[str], trusted: S
 
 
 def why_finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | None:
-    """Why the run has ended by the configuration's limits or by early stopping, else None."""
+    """The reason if the run has finished, by the limits of `config` or by early stopping; else None."""
     trainer, stopping = config["trainer"], config["callbacks"].get("early_stopping")
     loop = checkpoint["loops"]["fit_loop"]
     num_epochs = loop["epoch_progress"]["current"]["completed"]
@@ -225,7 +235,7 @@ def why_finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | No
         if trainer.get("max_time") is not None and elapsed >= _seconds(trainer["max_time"]):
             return f"trainer.max_time={trainer['max_time']} is spent"
     if stopping:
-        # Lightning's name for the state of one that watches this score; it looks after a validation that was no better.
+        # Lightning names the state by monitor and mode
         name = f"EarlyStopping{ {key: stopping.get(key) for key in ('monitor', 'mode')}!r}"
         state = checkpoint["callbacks"].get(name)
         if state is not None and state["wait_count"] >= max(1, stopping["patience"]):
@@ -234,7 +244,7 @@ def why_finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | No
 
 
 def stretches_schedule(stored: dict[str, Any], config: dict[str, Any]) -> bool:
-    """Whether a schedule that runs to the end of training now runs to another end."""
+    """True if a schedule that runs to the end of training has a new end."""
     limits = [
         [each["trainer"].get(key) for key in ("max_epochs", "max_steps", "max_time")]
         for each in (stored, config)
@@ -247,7 +257,7 @@ def _matches(key: str, patterns: Iterable[str]) -> bool:
 
 
 def _followers(key: str, written: dict[str, Any]) -> Iterator[str]:
-    """The keys of `written` that take their value from `key`, or what they hold from the settings that it is one of."""
+    """The keys of `written` that refer to `key`, directly or as a part of the section that they refer to."""
     for name, value in _values(written, ""):
         if reference := re.fullmatch(r"\$\{(?:oc\.select:)?([\w.]+)(?:,\s*\w+)?\}", str(value)):
             source = reference[1]
@@ -256,7 +266,7 @@ def _followers(key: str, written: dict[str, Any]) -> Iterator[str]:
 
 
 def _seconds(max_time: Any) -> float:
-    """A limit as Lightning reads it, DD:HH:MM:SS, in seconds; infinite if it is something else."""
+    """Lightning's time limit DD:HH:MM:SS in seconds; infinite for any other text."""
     parts = re.fullmatch(r"(\d+):(\d\d):(\d\d):(\d\d)", str(max_time).strip())
     if parts is None:
         return float("inf")  # Lightning refuses it
@@ -284,7 +294,7 @@ def _set(config: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _values(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Each single value, in lists too, with its dotted name: what stands in a list has the list's."""
+    """All values with their dotted names; an item of a list has the name of the list."""
     if isinstance(tree, dict):
         for key, value in tree.items():
             yield from _values(value, f"{name}.{key}")

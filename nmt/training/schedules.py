@@ -1,7 +1,7 @@
-"""Learning-rate schedules, as torch schedulers, each with how often it steps and by which score.
+"""Learning-rate schedules as torch schedulers, in Lightning's form with interval and monitored score.
 
-Steps are optimizer steps, counted from 1. A schedule that takes `total_steps` is told how many the run will make
-(infinite if only patience ends it), unless they were given. If `trainer.max_time` ends the run, they are measured.
+Steps are optimizer steps, counted from 1. A schedule with a parameter `total_steps` gets the number of steps of the run
+(infinite if only patience ends it), unless the setting is given. If `trainer.max_time` ends the run, it is measured.
 """
 
 import inspect
@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 def schedule(
     factory: Callable[..., dict[str, Any]], optimizer: Optimizer, total_steps: float
 ) -> dict[str, Any]:
-    """The schedule that a factory makes, told of the run's steps where it takes them and they were not given."""
+    """Call a schedule's factory, with the run's `total_steps` if it takes them and they were not given."""
     return factory(optimizer, **({"total_steps": total_steps} if takes_total_steps(factory) else {}))
 
 
 def takes_total_steps(factory: Callable[..., dict[str, Any]]) -> bool:
-    """True if a factory takes the number of the run's steps, and it was not given."""
+    """True if a factory takes `total_steps`, and the setting was not given."""
     taken = inspect.signature(factory).parameters.get("total_steps")
     return taken is not None and taken.default in (None, inspect.Parameter.empty)
 
 
 def warn_of_warmup(factory: Callable[..., dict[str, Any]], total_steps: float) -> None:
-    """Warn of a warm-up that outlasts the run."""
+    """Warn if the warm-up outlasts the run."""
     warmup_steps = getattr(factory, "keywords", {}).get("warmup_steps", 0)
     if warmup_steps >= total_steps:
         log.warning(
@@ -59,9 +59,9 @@ def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: Count) -> dict[str, Any]
 
 
 def cosine(optimizer: Optimizer, *, total_steps: Positive | None, warmup_steps: Whole) -> dict[str, Any]:
-    """Linear warm-up, then `lr * (1 + cos(pi * progress)) / 2`, which would be 0 in the step after `total_steps`.
+    """Linear warm-up, then `lr * (1 + cos(pi * progress)) / 2` (Loshchilov & Hutter 2017, one period).
 
-    Loshchilov & Hutter (2017), one period.
+    The rate would be 0 in the step after `total_steps`. Raises UserError if `total_steps` is not known.
     """
     if total_steps is None or total_steps == float("inf"):
         raise UserError(
@@ -84,10 +84,10 @@ def plateau(
     monitor: str = "val/bleu",
     mode: Literal["min", "max"] = "max",
 ) -> dict[str, Any]:
-    """Multiply the rate by `factor` when more than `patience` validations in a row were no better than the best.
+    """Multiply the rate by `factor` after more than `patience` validations in a row without a better score `monitor`.
 
-    Better is more of the score `monitor`, or less, by `mode`. The module steps it after each validation: Lightning
-    would at the end of each epoch.
+    mode: max if a higher score is better. The module steps the schedule after every validation; Lightning would step it
+    at the end of every epoch.
     """
     scheduler = ReduceLROnPlateau(optimizer, mode=mode, factor=factor, patience=patience, threshold=0.0)
     return {"scheduler": scheduler, "interval": "epoch", "frequency": sys.maxsize, "monitor": monitor}

@@ -1,4 +1,4 @@
-"""The scores at the end of a training run: measured, written, printed, and logged as hyper-parameters' results."""
+"""Scoring at the end of a training run: write, print and log the scores, with the cost of training."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from nmt.run.translation import Translation
 
 
 def cost(steps: int, seconds: float, num_tokens: int) -> dict[str, Any]:
-    """What metrics.json says of a training, but for the size of the model."""
+    """The cost of training for metrics.json: seconds, optimizer steps, target pieces per second."""
     return {"seconds": seconds, "steps": steps, "tokens_per_second": num_tokens / max(seconds, 1e-9)}
 
 
@@ -35,9 +35,9 @@ def cost_so_far(checkpoint: dict[str, Any]) -> dict[str, Any]:
 def score(
     cfg: DictConfig, run_dir: Path, splits: dict[str, Any], *, device: str, training: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Write and print the scores on the test set, else the validation set: (split, scores).
+    """Write, print and return the scores on the test set, else on the validation set: (split, scores).
 
-    They are those of the best checkpoint; of the last where the run ended before a validation.
+    Scores the best checkpoint, or the last if the run ended before a validation. Raises UserError if there is neither.
     """
     split = "test" if "test" in splits else "val"
     found = [name for name in ("best", "last") if (run_dir / "checkpoints" / f"{name}.ckpt").exists()]
@@ -69,7 +69,7 @@ def score(
 
 
 def closing_lines(run_dir: Path, rows: Any, translations: Sequence[Translation]) -> str:
-    """A translation beside its source and reference, and the commands that a person may give next."""
+    """A translation with its source and reference, and commands to run next."""
     number = next((number for number, each in enumerate(rows["src"]) if len(each) <= 100), 0)
     texts = {
         "source": rows[number]["src"],
@@ -87,7 +87,7 @@ def closing_lines(run_dir: Path, rows: Any, translations: Sequence[Translation])
 
 
 def scores_after(run_dir: Path, step: int) -> Path | None:
-    """The file with the scores of a run that ended after `step`; None where there is none, or of an earlier end."""
+    """The file with the scores of a run that ended after `step`; None if there is none for this step."""
     for file in (score_files(run_dir, split)[0] for split in ("test", "val")):
         if (training := training_in(file)) and training["steps"] == step:
             return file
@@ -111,7 +111,7 @@ def hyperparameters(resolved: dict[str, Any]) -> dict[str, Any]:
 def log_final(
     loggers: Iterable[Any], resolved: dict[str, Any], split: str, scores: dict[str, Any], *, step: int
 ) -> None:
-    """Log the final scores, `test/bleu`; in TensorBoard as one row of HPARAMS, with what was chosen."""
+    """Log the final scores, as `test/bleu`; in TensorBoard as a row of HPARAMS with the hyper-parameters."""
     final = {
         f"{split}/{name}": result["score"]
         for name, result in scores.items()

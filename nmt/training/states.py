@@ -1,4 +1,4 @@
-"""Checks of a checkpoint's states against the run that takes them up, before any of them is used."""
+"""Checks of the states in a checkpoint against the run that resumes from it, before they are used."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +18,13 @@ from nmt.errors import UserError
 from nmt.run.weights import is_plain
 from nmt.training.callbacks.randomness import random_state, set_random_state
 
-_MOST_SECONDS = 1e12  # of a training; no other number that is finite now comes near
-_NUMPY_KEYS = 624  # of its generator, which reads beyond them at a larger position
+_MOST_SECONDS = 1e12  # limit on seconds of training and other finite numbers, which are far smaller
+_NUMPY_KEYS = 624  # of NumPy's generator, which reads beyond them at a larger position
 
 
 @contextmanager
 def sound(file: str | Path) -> Iterator[None]:
-    """Raise UserError instead of an error about what a checkpoint holds."""
+    """Turn errors from the content of a checkpoint into UserError."""
     try:
         yield
     except UserError:
@@ -35,12 +35,14 @@ def sound(file: str | Path) -> Iterator[None]:
 
 
 def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
-    """Raise UserError for a state of another shape or type than its part has, but for the optimizer and its schedule.
+    """Raise UserError for a state with a wrong shape or type; `check_optimizers` checks optimizer and schedule.
 
-    States of callbacks that this program does not know are left out: Lightning's ModelCheckpoint removes files by its.
+    Removes states of unknown callbacks of Lightning: ModelCheckpoint would remove the files that its state names.
     """
     trainer, weights = module.trainer, module.state_dict()
-    checkpoint.pop("native_amp_scaling_state", None)  # Lightning's old name of a state that is checked
+    checkpoint.pop(
+        "native_amp_scaling_state", None
+    )  # Lightning's old name for the checked state MixedPrecision
     data, training = type(trainer.datamodule), checkpoint["training"]  # type: ignore[attr-defined]
     wanted: dict[str, Any] = {
         **{"epoch": 0, "global_step": 0, "state_dict": weights},
@@ -67,7 +69,7 @@ def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
         home, key = type(each).__module__.partition(".")[0], each.state_key
         is_known = home != "lightning" or isinstance(each, EarlyStopping | Timer)
         if key in states and is_known and not isinstance(each, ModelCheckpoint):
-            if isinstance(each, Timer):  # whose seconds are whole before it starts
+            if isinstance(each, Timer):  # before it starts its seconds are integers
                 check_like(
                     states[key]["time_elapsed"], dict.fromkeys(each.state_dict()["time_elapsed"], 0.0), key
                 )
@@ -77,9 +79,9 @@ def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
 
 
 def check_optimizers(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
-    """Raise UserError for a state of the optimizer or of its schedule that does not fit the weights.
+    """Raise UserError if a state of the optimizer or its schedule does not fit the weights.
 
-    Tensors of another shape would be read and written beyond their ends.
+    With tensors of a wrong shape, the update would read and write out of bounds.
     """
     schedules = [each.scheduler.state_dict() for each in trainer.lr_scheduler_configs]
     check_like(checkpoint["lr_schedulers"], schedules, "lr_schedulers")
@@ -101,7 +103,7 @@ def check_optimizers(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
 
 
 def _entries(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """What each group's smallest weight has as its state after a step without gradient, which is taken back."""
+    """The optimizer state of the smallest weight of every group, from a step with zero gradient, which is undone."""
     smallest = [min(group["params"], key=Tensor.numel) for group in optimizer.param_groups if group["params"]]
     before = [weight.detach().clone() for weight in smallest]
     for weight in smallest:
@@ -117,7 +119,7 @@ def _entries(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
 
 
 def check_like(found: Any, wanted: Any, name: str) -> None:
-    """Raise UserError unless a state has the structure of another: keys, lengths, shapes, and types of numbers."""
+    """Raise UserError if `found` differs from `wanted` in keys, lengths, shapes, or types of numbers."""
     if isinstance(wanted, Tensor):
         fits = is_plain(found) and found.shape == wanted.shape
         fits = fits and found.is_floating_point() == wanted.is_floating_point()

@@ -1,4 +1,4 @@
-"""Training from a configuration: `train` for a new run, `resume_run` for one that was interrupted."""
+"""Training from a configuration: `train` for a new run, `resume_run` for an interrupted run."""
 
 import contextlib
 import logging
@@ -59,8 +59,8 @@ from nmt.training.vocabulary import make_tokenizer
 
 log = logging.getLogger("train")
 
-# What the parts of this package rely on: batches are drawn anew in each epoch, and dealt to the ranks, by the data
-# module, and the first validation is one of a trained model.
+# Arguments of every trainer: the data module draws new batches per epoch and deals them to the ranks, and there is no
+# validation before training.
 OF_EVERY_RUN: dict[str, Any] = {
     "reload_dataloaders_every_n_epochs": 1,
     "use_distributed_sampler": False,
@@ -78,13 +78,14 @@ def train(
     resumed_with: Sequence[str] = (),
     stored_data: bool = False,
 ) -> dict[str, Any]:
-    """Run the configuration in its `run_dir` and return the test scores (validation's where there is no test).
+    """Run the configuration in its `run_dir` and return the scores on the test set, else on the validation set.
 
-    The entry `best` is the best validation score, None if there was no validation.
-
-    With a `checkpoint`, which `num_processes` saved after `step`, its run goes on, with other settings where it is
-    `resumed_with` some; with `stored_data`, its data are those that the run names. Only rank 0 scores and returns
+    The entry `best` is the best validation score, None if there was no validation. Only rank 0 scores and returns
     scores.
+
+    checkpoint: file to resume from, saved after `step` optimizer steps by `num_processes` processes.
+    resumed_with: overrides that changed the settings of a resumed run, noted as a command of the run.
+    stored_data: True if a resumed run has the same data; text of the Hub is then read from the cache.
     """
     started, commit = time.perf_counter(), provenance.commit()
     check_buildable(cfg, trusted=cfg.trusted)
@@ -104,13 +105,13 @@ def train(
     L.seed_everything(cfg.seed, workers=True, verbose=False)
     trainer = make_trainer(cfg, run_dir, last_step=step if checkpoint else None)
     kept = check_checkpoints(trainer, run_dir)
-    # Again when the data and the model are known, which may have no alignments or no attention
+    # Checked again when it is known if the data have alignments and the model has attention
     check_monitors(cfg, [TranslationModule, *trainer.callbacks], has_attention=True, has_gold=True)  # type: ignore[attr-defined]
     launch.check_launch(trainer, num_before=num_processes, sweep=is_sweep())
     check_stream(cfg, num_processes=trainer.world_size)
     run_dir.mkdir(parents=True, exist_ok=True)
     if not trainer.is_global_zero:
-        logging.disable(logging.WARNING)  # rank 0 says it
+        logging.disable(logging.WARNING)  # rank 0 logs the same
     warn_of_slow_precision(trainer)
     with launch.first_rank_first(trainer):
         splits = read_splits(cfg.data, trusted=cfg.trusted, stored=stored_data)
@@ -127,10 +128,10 @@ def train(
         if origin is not None:
             load_weights(module.translator, weights)
             log_differences(there.model, cfg.model)
-        if is_new:  # and nothing was refused
+        if is_new:  # all checks have passed
             tokenizer.save(run_dir / "tokenizer")
     resolved: Any = OmegaConf.to_container(cfg, resolve=True)
-    for name in ("resume", "trusted"):  # of this start, not of the run
+    for name in ("resume", "trusted"):  # settings of this start, not of the run
         resolved.pop(name, None)
     resolved.setdefault("choices", _choices())
     if trainer.is_global_zero:
@@ -140,10 +141,10 @@ def train(
         elif checkpoint is None and HydraConfig.initialized():
             provenance.note_command(run_dir, overrides, resumes=False)
     for logger in trainer.loggers:
-        if not isinstance(logger, TensorBoard):  # which has them beside the final scores
+        if not isinstance(logger, TensorBoard):  # TensorBoard gets them with the final scores
             logger.log_hyperparams(hyperparameters(resolved))
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, run_dir)
-    with errors_of_training(cfg, trainer), logging_redirect_tqdm():  # or a line would stand behind the bar
+    with errors_of_training(cfg, trainer), logging_redirect_tqdm():  # log lines do not break the bar
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     launch.destroy_process_group()
     if not trainer.is_global_zero:
@@ -157,7 +158,7 @@ def train(
 
 
 def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.Trainer:
-    """Lightning's trainer with its callbacks and loggers; `last_step` is that of the checkpoint of a resumed run."""
+    """Lightning's trainer with callbacks and loggers. last_step: step of the checkpoint of a resumed run."""
     check_accelerator(cfg.trainer.get("accelerator", "auto"))
     callbacks = list(build_parts(cfg.callbacks, "callbacks", trusted=cfg.trusted).values())
     if not cfg.trainer.enable_progress_bar:
@@ -180,8 +181,8 @@ def make_trainer(cfg: DictConfig, run_dir: Path, *, last_step: int | None) -> L.
 
 
 def make_loggers(cfg: DictConfig, *, last_step: int | None) -> list[Any]:
-    """The loggers of a run, which may have none; `last_step` is that of the checkpoint of a resumed run."""
-    # Of a run that went on, TensorBoard leaves out what was logged after the checkpoint: it will be logged again.
+    """The loggers of a run, perhaps none. last_step: step of the checkpoint of a resumed run."""
+    # TensorBoard discards events after the checkpoint, because the resumed run logs these steps again.
     again = {} if last_step is None else {"purge_step": last_step + 1}
     parts = cfg.get("logger") or OmegaConf.create()
     more = {
@@ -193,11 +194,11 @@ def make_loggers(cfg: DictConfig, *, last_step: int | None) -> list[Any]:
 
 
 def prepare_tokenizer(data: DictConfig, splits: dict[str, Any], run_dir: Path, *, is_new: bool) -> Tokenizer:
-    """The tokenizer of a new run; of another, or on another rank, the one saved in its directory."""
+    """Make the tokenizer of a new run; on other ranks or for a resumed run, load the saved tokenizer."""
     if not is_new:
         return Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(data))
     tokenizer = make_tokenizer(data, splits["train"])
-    if data.tokenizer.model is not None:  # how it was trained is not known here
+    if data.tokenizer.model is not None:  # the settings of its training are unknown
         unknown = {"model_type": None, "character_coverage": None, "normalization": None}
         data.tokenizer.update(unknown, vocab_size=tokenizer.src_vocab_size)
     return tokenizer
@@ -206,7 +207,7 @@ def prepare_tokenizer(data: DictConfig, splits: dict[str, Any], run_dir: Path, *
 def make_module(
     cfg: DictConfig, tokenizer: Tokenizer, datamodule: TranslationDataModule, trainer: L.Trainer
 ) -> TranslationModule:
-    """The translator and how it is trained. Raises UserError for settings that do not go together."""
+    """The Lightning module of the run. Raises UserError for incompatible settings."""
     kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer, trusted=cfg.trusted)
     check_parts(cfg, translator, tokenizer)
@@ -230,13 +231,13 @@ def make_module(
         r_drop=cfg.r_drop,
         decoding=build(cfg.decoding, "decoding"),
     )
-    # Lightning converts it only after the weights of a checkpoint are in, which would round those of 64-true.
+    # Lightning converts it only after loading a checkpoint, which would round the weights of 64-true.
     trainer.precision_plugin.convert_module(module)
     return module
 
 
 def log_differences(there: DictConfig, here: DictConfig) -> None:
-    """Say which settings of the model are not those of the run that this one starts from, as heads have no weights."""
+    """Log the model settings that differ from the run of start_from. Loading weights finds only some, not heads."""
     old, new = (flat(OmegaConf.to_container(each, resolve=True)) for each in (there, here))
     if lines := [
         f"{key} {say(old.get(key))} → {say(value)}" for key, value in new.items() if value != old.get(key)
@@ -246,10 +247,10 @@ def log_differences(there: DictConfig, here: DictConfig) -> None:
 
 @contextlib.contextmanager
 def errors_of_training(cfg: DictConfig, trainer: L.Trainer) -> Iterator[None]:
-    """End the run's other processes at an error, and turn one that the person can mend into a UserError."""
+    """End the run's other processes after an error, and raise UserError for errors that the user can fix."""
     try:
         yield
-    except SystemExit as end:  # how Lightning answers an interrupt
+    except SystemExit as end:  # Lightning's reaction to an interrupt
         raise KeyboardInterrupt from end
     except Exception as error:
         launch.end_children(trainer)
@@ -259,7 +260,7 @@ def errors_of_training(cfg: DictConfig, trainer: L.Trainer) -> Iterator[None]:
 
 
 def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
-    """What to do about an error that ended training, where the person can do something."""
+    """Advice for errors that the user can fix; None for others."""
     if isinstance(error, MisconfigurationException):
         return f"trainer: {error}"
     if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
@@ -280,7 +281,7 @@ def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
 
 
 def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> Checkpoints:
-    """What keeps the checkpoints. Raises UserError where a run could not be scored or gone on with."""
+    """The checkpoint callback. Raises UserError if it is missing or writes to another directory."""
     kept = trainer.checkpoint_callback
     if not isinstance(kept, Checkpoints):
         raise UserError(
@@ -297,9 +298,9 @@ def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> Checkpoints:
 def resume_run(
     cfg: DictConfig, overrides: list[str], check_settings: Callable[[DictConfig], None] = lambda config: None
 ) -> None:
-    """Continue the run in the directory `cfg.resume`, with what the overrides change of its configuration.
+    """Continue the run in the directory `cfg.resume` with settings changed by `overrides`, or score it if finished.
 
-    Raises UserError, as `check_settings` does, for a stored setting that is not what is declared.
+    Raises UserError, also from `check_settings`, for a stored setting with a wrong type or value.
     """
     run_dir = Path(cfg.resume).resolve()
     keys = [key_of(override) for override in overrides]
@@ -321,7 +322,9 @@ def resume_run(
         num_processes, training = len(checkpoint["random"]), cost_so_far(checkpoint)
         new_end = bool(changes) and resume.stretches_schedule(stored, config)
     tokenizer = Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(resumed.data))
-    load_translator(resumed.model, tokenizer, [file], trusted=cfg.trusted)  # before the text is read
+    load_translator(
+        resumed.model, tokenizer, [file], trusted=cfg.trusted
+    )  # fails early if the weights do not fit
     for line in changes:
         log.info(line)
     if new_end:
@@ -329,7 +332,7 @@ def resume_run(
     stored_data = not {"data.path", "data.reader.name"} & set(keys)
     if reason is None:
         log.info("going on from %s, step %d", file, step)
-        del checkpoint  # Lightning reads it again: it would stay in memory
+        del checkpoint  # frees memory; Lightning reads the file again
         train(
             resumed,
             checkpoint=file,
@@ -364,7 +367,7 @@ def is_sweep() -> bool:
 
 
 def _choices() -> dict[str, str]:
-    """The option chosen from each group that has one; nothing where Hydra did not start the run."""
+    """The chosen option of every recorded group; empty if Hydra did not start the run."""
     if not HydraConfig.initialized():
         return {}
     choices = HydraConfig.get().runtime.choices
@@ -377,15 +380,15 @@ def _choices() -> dict[str, str]:
 
 
 def silence_warnings() -> None:
-    """Leave out what libraries say of themselves at each start."""
+    """Silence known harmless messages of Lightning and torch."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)
     warnings.filterwarnings("ignore", ".*does not have many workers")
-    # What is logged without is the same on every rank already.
+    # All logged values are the same on every rank
     warnings.filterwarnings("ignore", ".*sync_dist=True")
-    # Of a short epoch; its advice names a setting of Lightning's
+    # A short epoch; the advice names a setting of Lightning
     warnings.filterwarnings("ignore", ".*is smaller than the logging interval")
-    # Callbacks may change in a run that goes on.
+    # Callbacks of a resumed run may change
     warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`, callbacks used to create")
-    # It looks for the position in the loader; the data module's sampler has it.
+    # Lightning expects the position in the loader; the data module's sampler has it
     warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch")

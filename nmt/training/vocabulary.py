@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer:
-    """The tokenizer that a `data` node describes: given SentencePiece models, else one trained on the training text.
+    """The tokenizer of a `data` configuration: given SentencePiece models, else trained on the training text.
 
-    It learns from at most `tokenizer.max_pairs` pairs, evenly drawn, or the first of each file of a stream. The
-    vocabulary of a text that is not streamed is cached.
+    Trains on at most `tokenizer.max_pairs` pairs, evenly drawn; from a stream, on the first pairs of every file. The
+    result is cached unless the text is streamed. Raises UserError if `joint` does not fit the given models.
     """
     settings, lowercase = config.tokenizer, reads_lowercase(config)
     if settings.model is not None:
@@ -36,7 +36,7 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
     keywords: Any = {
         name: settings[name] for name in ("model_type", "joint", "vocab_size", "character_coverage")
     }
-    # Only what is set is part of the key of a cache.
+    # Only settings that are on are part of the cache key
     keywords |= {name: True for name in ("lowercase", "documents") if settings.get(name)}
     if settings.get("normalization", NORMALIZATION) != NORMALIZATION:
         keywords["normalization"] = settings.normalization

@@ -19,18 +19,18 @@ class ExponentialMovingAverage(Callback):
     `a <- d_t a + (1 - d_t) w`, in float32 or better. t counts the updates from 0; `d_t` is `decay`, or with `warmup`
     `min(decay, (1 + t) / (10 + t))`, which soon forgets the initial weights.
 
-    The model has the averaged weights during each validation. A checkpoint has them as `state_dict`, and those that
-    training goes on with as `current_model_state`, as Lightning's `WeightAveraging` does. That callback is not used: it
-    overwrites the weights of training before the last checkpoint is written, and exchanges the two in a checkpoint that
-    is saved during a validation. Raises UserError where a checkpoint has no averaged weights.
+    The model has the averaged weights during each validation. A checkpoint has them as `state_dict`, and the weights of
+    training as `current_model_state`, as with Lightning's `WeightAveraging`. That callback is not used: it overwrites
+    the weights of training before the last checkpoint is written, and exchanges the two in a checkpoint saved during a
+    validation. Raises UserError if a checkpoint has no averaged weights.
     """
 
     def __init__(self, *, decay: Share, warmup: bool, every_n_steps: Count) -> None:
         self.decay, self.warmup, self.every_n_steps = decay, warmup, every_n_steps
         self.num_updates = 0
         self._averages: list[Tensor] = []  # of each parameter
-        self._training: list[Tensor] | None = None  # the weights, while the model has the averages
-        self._step = 0  # at the last look: a batch ends with a step or without
+        self._training: list[Tensor] | None = None  # weights of training, while the model has the averages
+        self._step = 0  # after the last batch: not every batch ends with an optimizer step
 
     def state_dict(self) -> dict[str, Any]:
         return {"num_updates": self.num_updates}
@@ -89,7 +89,7 @@ def decay_after(num_updates: int, decay: float, *, warmup: bool) -> float:
 
 @torch.no_grad()
 def update(averages: Sequence[Tensor], weights: Sequence[Tensor], decay: float) -> None:
-    """`a <- decay * a + (1 - decay) * w`, in place, in the averages' own precision."""
+    """`a <- decay * a + (1 - decay) * w`, in place, in the precision of the averages."""
     targets = [weight.to(average.dtype) for weight, average in zip(weights, averages, strict=True)]
     torch._foreach_lerp_(list(averages), targets, 1 - decay)
 
@@ -101,7 +101,7 @@ def _copy(values: Sequence[Tensor], module: Any) -> None:
 
 
 def _state(module: Any, values: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The module's state with these values of its parameters; a parameter of two names has both."""
+    """The module's state with these values for its parameters. A tied parameter appears under all its names."""
     of = {id(weight): value for weight, value in zip(module.parameters(), values, strict=True)}
     state = module.state_dict(keep_vars=True)
     return {name: of.get(id(own), own).detach() for name, own in state.items()}

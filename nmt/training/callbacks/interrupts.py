@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Interrupted(BaseException):
-    """A signal ended the run, and its checkpoint is saved. `number` is the signal's."""
+    """A signal ended the run after its checkpoint was saved. `number`: the number of the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -22,11 +22,11 @@ class Interrupted(BaseException):
 
 
 class SaveOnInterrupt(Callback):
-    """Ctrl-C, SIGTERM or SIGHUP ends the run before the next batch and saves `last.ckpt`; a second one ends it at once.
+    """Ends the run at Ctrl-C, SIGTERM or SIGHUP, before the next batch, and saves `last.ckpt`. Raises Interrupted.
 
-    A terminal that closes sends SIGHUP; under `nohup`, which makes a process ignore it, the run goes on.
-    An exception in the middle of a step could be lost inside a library, or save weights from the middle of an update.
-    Where gradients are accumulated, the optimizer step is finished first. Raises Interrupted.
+    A second signal ends the run at once. A closed terminal sends SIGHUP; under `nohup` it is ignored. The signal waits
+    for the end of the optimizer step, accumulated batches included: a library could swallow an exception raised inside
+    a step, and the checkpoint could hold a half-done update.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class SaveOnInterrupt(Callback):
         self._previous: dict[int, Any] = {}
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        # Only now: Lightning has set its own handler of SIGTERM, which would leave between any two batches.
+        # Replaces Lightning's handler of SIGTERM, which is set by now and would end the run between any two batches.
         if threading.current_thread() is threading.main_thread():
             hangup = getattr(signal, "SIGHUP", None)  # not on Windows
             numbers = [signal.SIGINT, signal.SIGTERM]

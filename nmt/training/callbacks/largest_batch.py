@@ -1,4 +1,4 @@
-"""Callbacks that watch memory: the largest batch is tried first, and the memory of the process is logged."""
+"""Callbacks for memory: a trial of the largest batches, and a log of the memory of the process."""
 
 from typing import Any
 
@@ -18,10 +18,9 @@ OFTEN = 250  # batches
 class TryLargestBatch(Callback):
     """Runs the first epoch's largest batches forward and backward when training starts.
 
-    They are those with the most padded tokens and with the largest attention: a batch that does not fit is found at
-    once. Gradients and random numbers are set back, so that training is the same with and without. Raises UserError
-    where memory runs out. The largest batches of later epochs have as many tokens; their attention was larger by an
-    eighth at most, on the corpora that were looked at.
+    These are the batches with the most padded tokens and with the largest attention. Gradients and random numbers are
+    reset, so that this callback does not change training. Raises UserError if memory runs out. The largest batches of
+    later epochs have as many tokens; their attention was at most an eighth larger on the corpora that were checked.
     """
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -35,7 +34,7 @@ class TryLargestBatch(Callback):
             with trainer.precision_plugin.train_step_context():
                 loss = pl_module.loss_of(batch)
             loss.smoothed.backward()
-        except RuntimeError as error:  # out of memory on a GPU is one too
+        except RuntimeError as error:  # torch.OutOfMemoryError is a RuntimeError
             if not is_out_of_memory(error):
                 raise
             raise UserError(
@@ -49,10 +48,10 @@ class TryLargestBatch(Callback):
 
 
 class LogMemory(Callback):
-    """Logs the MiB that rank 0 holds at each validation, `train/memory`, so that a leak is seen.
+    """Logs `train/memory` at each validation, the MiB that rank 0 holds, so that a leak can be seen.
 
-    The C library's unused memory is returned to the system before, and every `OFTEN` batches. Mapped files, such as the
-    cached corpus, do not count on Linux. On a GPU, `train/gpu_memory` is what torch holds of it.
+    The C library's unused memory is returned to the system first, and after every `OFTEN` batches. Mapped files, such
+    as the cached corpus, do not count on Linux. On a GPU, logs the memory that torch reserves as `train/gpu_memory`.
     """
 
     def on_train_batch_end(

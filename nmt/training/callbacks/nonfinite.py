@@ -1,4 +1,4 @@
-"""The callback that ends a run when its loss is NaN or infinite."""
+"""The callback that ends a run if its loss or gradient norm is NaN or infinite."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from nmt.errors import UserError, WriteError
 class StopOnNonfinite(Callback):
     """Ends the run at the first loss or gradient norm that is NaN or infinite, before anything is saved.
 
-    The numbers of the training rows of that step, all ranks', are written to `directory`/nonfinite_batch.json. Raises
+    Writes the numbers of the training rows of that step, of all ranks, to `directory`/nonfinite_batch.json. Raises
     UserError on all ranks.
     """
 
@@ -32,10 +32,10 @@ class StopOnNonfinite(Callback):
         self._rows.append(batch.indices)
         values = {"loss": outputs["loss"]}
         stepped = not trainer.fit_loop._should_accumulate()
-        # A gradient scaler looks for gradients that overflow itself, and leaves such steps out.
+        # A gradient scaler checks for overflow itself, and skips such steps.
         if stepped and getattr(trainer.precision_plugin, "scaler", None) is None:
             values["gradient norm"] = pl_module.grad_norm
-        # A rank that ended alone would leave the others waiting for its gradients.
+        # All ranks decide together: a rank that ended alone would leave the others waiting for its gradients.
         if not distributed.all_true(torch.stack(list(values.values())).isfinite().all()):
             self._stop(trainer, {name: float(value) for name, value in values.items()})
         if stepped:
@@ -51,7 +51,7 @@ class StopOnNonfinite(Callback):
         if distributed.rank() == 0:
             try:
                 self.file.write_text(json.dumps(found) + "\n", "utf-8")
-            except OSError as error:  # why the run ends is said all the same
+            except OSError as error:  # the message has the first rows instead
                 left = f"{', '.join(map(str, rows[:8]))}, … ({WriteError(self.file, error)})"
         raise UserError(
             f"the {name} is {value} at step {trainer.global_step}: lower optimizer.lr or trainer.gradient_clip_val, "

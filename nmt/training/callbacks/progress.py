@@ -1,4 +1,4 @@
-"""What a person sees while training runs: the progress bar, and a line per validation."""
+"""Progress bar of training, and a log line per validation."""
 
 import logging
 import time
@@ -24,7 +24,7 @@ class ProgressBar(TQDMProgressBar):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         super().on_train_start(trainer, pl_module)
-        # A run that goes on inside an epoch is told of no epoch's start, and its bar would have no end.
+        # Lightning does not call this hook for a run that resumes inside an epoch, and the bar would have no total.
         self.on_train_epoch_start(trainer, pl_module)
         self._start = (trainer.global_step, time.perf_counter())
 
@@ -76,7 +76,7 @@ def _say_score(name: str, score: float) -> str:
 
 
 def seconds_left(trainer: L.Trainer, first_step: int, started: float) -> float | None:
-    """Seconds until the first limit of training, at the pace since `first_step`; None without a limit or a step."""
+    """Seconds until the first limit of training, at the pace since `first_step`; None if no limit or pace is known."""
     limits = [
         left
         for each in trainer.callbacks  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import torch
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """The states of Python's, NumPy's and torch's generators, and of the device's own."""
+    """The states of the generators of Python, NumPy, torch and, if it is a GPU, the device."""
     version, numbers, gauss = random.getstate()
     numpy_state: Any = np.random.get_state()  # noqa: NPY002
     name, keys, position, has_gauss, cached = numpy_state
@@ -23,7 +23,7 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any], device: torch.device) -> None:
-    """Continue where `random_state` was taken."""
+    """Restore the states that `random_state` returned."""
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     name, keys, position, has_gauss, cached = state["numpy"]

@@ -1,4 +1,4 @@
-"""The callback that writes checkpoints, their content, and files that are written whole or not at all."""
+"""The callback that writes checkpoints, the state of a paused training loop, and atomic writing of the files."""
 
 import contextlib
 import io
@@ -26,19 +26,19 @@ from nmt.training.callbacks.tensorboard import tensorboard_writers
 
 log = logging.getLogger(__name__)
 
-_GOES_BY = ("monitor", "mode")  # what of the settings says which score is the best
+_GOES_BY = ("monitor", "mode")  # settings that define the best score
 
 
 class Checkpoints(Checkpoint):
-    """Keeps `last.ckpt`, the one before it as `previous.ckpt`, and `best.ckpt` in `directory`, each with the whole run.
+    """Keeps `last.ckpt`, its predecessor `previous.ckpt`, and `best.ckpt` in `directory`, all with the whole run.
 
     Checkpoints are written between two batches, with no validation, schedule or accumulated gradients open: after each
     validation, every `every_n_steps` optimizer steps, every `every_n_minutes` (None: never), and when training ends.
-    `best.ckpt` is that of the best `monitor`, the most or the least of it by `mode`, the last of equal ones. A
-    validation or an end of training inside the accumulation window of an optimizer step waits for the end of the step.
+    `best.ckpt` has the best score `monitor` (the highest or lowest, by `mode`); of equal scores, the last. A validation
+    or an end of training inside the accumulation window of an optimizer step waits for the end of the step.
 
-    With `keep`, the weights of the last so many checkpoints after a validation or `every_n_steps` stay beside them as
-    `step_NUMBER.ckpt`; none by the clock, so that a resumed run keeps the same ones.
+    keep: how many `step_NUMBER.ckpt` files, with weights only, to keep of the checkpoints after a validation or
+    `every_n_steps`. Checkpoints by the clock are not among them, so that a resumed run keeps the same files.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class Checkpoints(Checkpoint):
         self.best_score: float | None = None
         self.best_step = 0
         self.last_score: float | None = None
-        self._due: set[str] = set()  # what the next pause between batches will write: best, last, step
+        self._due: set[str] = set()  # files to write before the next batch: best, last, step
         self._saved_step = self._kept_step = 0
         self._saved_time = 0.0
         self._validation_due = self._end_due = False
-        self._random: list[dict[str, Any]] | None = None  # each rank's, of the checkpoint that is resumed
+        self._random: list[dict[str, Any]] | None = None  # random states by rank, from the resumed checkpoint
 
     def state_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in (*_GOES_BY, "best_score", "best_step", "last_score")}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Forgets the best where another score is the measure now."""
+        """Restore the scores, unless `monitor` or `mode` has changed."""
         if any(state_dict[name] != getattr(self, name) for name in _GOES_BY):
             log.warning("best.ckpt goes by %s from here on: the next validation is its first", self.monitor)
         else:
@@ -88,11 +88,11 @@ class Checkpoints(Checkpoint):
         self._wait_for_window(trainer)
         if trainer.is_global_zero:
             for step, file in kept_files(self.directory).items():
-                if step > trainer.global_step:  # to be kept again
+                if step > trainer.global_step:  # this run will write it again
                     file.unlink()
 
     def is_best(self, score: float) -> bool:
-        """True for a score that no earlier one exceeds."""
+        """True if the score is at least as good as the best so far."""
         sign = 1 if self.mode == "max" else -1
         return self.best_score is None or sign * score >= sign * self.best_score
 
@@ -124,17 +124,17 @@ class Checkpoints(Checkpoint):
             self.save(trainer, validation_due=False)
 
     def save(self, trainer: L.Trainer, *, validation_due: bool) -> None:
-        """Write `last.ckpt`, and `best.ckpt` after the best validation; between batches only.
+        """Write `last.ckpt` and the other files that are due; between batches only.
 
-        With `validation_due`, the run that goes on from here validates first.
+        With `validation_due`, a run resumed from here validates first.
         """
         self._validation_due = validation_due
-        # What is logged up to here will not be logged again
+        # A resumed run logs only later steps
         for writer in tensorboard_writers(trainer):
             writer.flush()
         for logger in trainer.loggers:
             logger.save()
-        files = [self.directory / "last.ckpt"]  # after the others: it says that they are there
+        files = [self.directory / "last.ckpt"]  # written last, so that the other files exist if it does
         if "best" in self._due:
             files.insert(0, self.directory / "best.ckpt")
         if "step" in self._due:
@@ -167,7 +167,7 @@ class Checkpoints(Checkpoint):
                 checkpoint["callbacks"][callback.state_key]["patience"] = callback.patience
 
     def _wait_for_window(self, trainer: L.Trainer) -> None:
-        """Let Lightning validate, or end training, after this batch only if it completes an optimizer step."""
+        """Let Lightning validate or end training after this batch only if the batch completes an optimizer step."""
         window = trainer.accumulate_grad_batches
         if window == 1:
             return
@@ -179,7 +179,7 @@ class Checkpoints(Checkpoint):
             interval = max(1, int(trainer.num_training_batches * interval))
         done = 1 + (loop.total_batch_idx if trainer.check_val_every_n_epoch is None else loop.batch_idx)
         due = not is_open and validation_due(done, loop.batch_idx % window + 1, interval)
-        trainer.val_check_batch = 1 if due else sys.maxsize  # Lightning validates after each multiple of it
+        trainer.val_check_batch = 1 if due else sys.maxsize  # Lightning validates after every multiple of it
 
     def _keep_step(self, trainer: L.Trainer) -> None:
         if self.keep and self._is_step(trainer) and trainer.global_step > self._kept_step:
@@ -198,12 +198,12 @@ class Checkpoints(Checkpoint):
 
 
 def validation_due(done: int, window: int, interval: int) -> bool:
-    """True if one of the last `window` of `done` batches was to be followed by a validation, one every `interval`."""
+    """True if a multiple of `interval` batches is among the last `window` of `done` batches."""
     return done // interval > (done - window) // interval
 
 
 def check_plain(state: Any, name: str = "") -> None:
-    """Raise UserError naming the first part of a state that could not be read back from a checkpoint."""
+    """Raise UserError naming the first part of a state that a checkpoint cannot store and load."""
     file = io.BytesIO()
     try:
         torch.save(state, file)
@@ -222,11 +222,11 @@ def check_plain(state: Any, name: str = "") -> None:
 
 
 def pause_loop(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> None:
-    """Bring the counters of Lightning's fit loop, in place, to a pause between two batches of an open epoch.
+    """Set the counters of Lightning's fit loop, in place, to a pause between two batches of an open epoch.
 
-    Lightning resumes correctly from some states of its counters only. Here there are two: b of `num_batches` batches
-    are complete, and validation is done or, with `validation_due`, not begun. An epoch that has just closed is the next
-    one with b = 0; one that a limit on steps or time closed early is open again.
+    Lightning resumes correctly from only some states of its counters. After this call, b of `num_batches` batches are
+    complete, and validation is done or, with `validation_due`, not begun. A closed epoch becomes the next epoch with
+    b = 0; an epoch that a limit on steps or time closed early is opened again.
     """
     batches, epochs = loop["epoch_loop.batch_progress"], loop["epoch_progress"]
     for count in (batches["total"], batches["current"]):
@@ -239,7 +239,7 @@ def pause_loop(loop: dict[str, Any], *, num_batches: int, validation_due: bool) 
         done = count["processed"] - cut
         count.update(ready=done + 1, started=done + 1, processed=done, completed=done)
     batches["is_last_batch"] = batches["current"]["completed"] == num_batches
-    # A validation that is counted as one batch begun and none processed is run from its start.
+    # Lightning runs a validation from its start if one batch is begun and none is processed.
     begun = int(validation_due)
     validation = loop["epoch_loop.val_loop.batch_progress"]
     for count in (validation["total"], validation["current"]):
@@ -248,14 +248,13 @@ def pause_loop(loop: dict[str, Any], *, num_batches: int, validation_due: bool) 
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint beside its place, flushes it, then renames: never half a file under its name.
+    """Writes a checkpoint to a temporary file, flushes it, then renames it, so that no file is ever half-written.
 
-    The `last.ckpt` before it becomes `previous.ckpt`. A `step_NUMBER.ckpt` has weights and step only. Raises
-    WriteError.
+    The old `last.ckpt` becomes `previous.ckpt`. A `step_NUMBER.ckpt` has only weights and step. Raises WriteError.
     """
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        """As this version of Lightning would have written it: what an older one wrote is not known."""
+        """Load with the version of Lightning set to the installed one, so that Lightning migrates nothing."""
         return read_checkpoint(Path(path)) | {"pytorch-lightning_version": L.__version__}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:

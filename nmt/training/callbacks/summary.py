@@ -13,7 +13,7 @@ from nmt.training.memory import most_memory
 
 
 def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
-    """What was trained, how long and how fast, its best and last score, peak memory, and where it all is."""
+    """Model, duration, speed, reason of the end, peak memory, best and last score, and the run directory."""
     num_parameters = pl_module.translator.num_parameters
     seconds, tokens = pl_module.train_seconds, pl_module.train_tokens
     lines = [
@@ -35,7 +35,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
 
 
 def why_ended(trainer: L.Trainer) -> str:
-    """Why training ended: early stopping, or the limit that was reached."""
+    """The reason why training ended: early stopping, a limit, or another callback."""
     for each in trainer.early_stopping_callbacks:
         if isinstance(each, EarlyStopping) and each.wait_count >= max(1, each.patience):
             return f"early stopping: no better {each.monitor} in {_count_of(each.wait_count, 'validation')}"
@@ -55,7 +55,7 @@ def _count_of(number: int, thing: str) -> str:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes held at once: of a GPU by torch, else by this process."""
+    """The most bytes held at once: by torch on a GPU, else by this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     return most_memory()

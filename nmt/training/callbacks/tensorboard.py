@@ -20,8 +20,8 @@ from nmt.errors import WriteError
 class TensorBoard(TensorBoardLogger):
     """Lightning's logger of TensorBoard, without the library's thread.
 
-    On a full disk that thread dies, and the error at the next call or at the end names no file. Here each event is
-    written at once, and WriteError ends the run, which can go on when there is room.
+    If the disk is full that thread dies, and the error at the next call or at the end names no file. Here events are
+    written at once, and WriteError ends the run, which can be resumed when there is room.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TensorBoard(TensorBoardLogger):
 
     @property
     def experiment(self) -> Any:
-        """The writer, made when it is first asked for; on all ranks but the first one that does nothing."""
+        """The writer, made at the first access; on ranks other than 0, an object that does nothing."""
         if self._experiment is None and rank_zero_only.rank == 0:  # type: ignore[attr-defined]
             self._experiment = _Writer(self.log_dir, **self._kwargs)
         return super().experiment
@@ -47,13 +47,13 @@ class TensorBoard(TensorBoardLogger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         try:
             super().log_metrics(metrics, step)
-        except ValueError as error:  # Lightning says of every error that the value is to blame
+        except ValueError as error:  # Lightning wraps every error in one that blames the value
             if isinstance(error.__cause__, WriteError):
                 raise error.__cause__ from None
             raise
 
     def save(self) -> None:
-        """Nothing is left to save: config.yaml has what was chosen."""
+        """Do nothing: config.yaml has the settings."""
 
 
 class _Writer(SummaryWriter):
@@ -61,11 +61,11 @@ class _Writer(SummaryWriter):
     all_writers: Any
 
     def _get_file_writer(self) -> Any:
-        """The file; a new one after it was closed, as in the library, whose thread is all that is left out."""
+        """The open file, or a new file if it was closed, as in the library, but without a thread."""
         if self.file_writer is None:
             self.file_writer = _File(self.log_dir)
             self.all_writers = {self.log_dir: self.file_writer}
-            if self.purge_step is not None:  # what was logged from this step on is void
+            if self.purge_step is not None:  # TensorBoard discards older events of this step and later steps
                 start = SessionLog(status=SessionLog.START)
                 self.file_writer.add_event(Event(step=self.purge_step, session_log=start))
                 self.purge_step = None
@@ -78,10 +78,10 @@ class _File(FileWriter):
 
 
 class EventFile:
-    """A file of TensorBoard's events, each of which is there as a whole when `add_event` returns.
+    """A file of TensorBoard events. When `add_event` returns, the whole event is in the file.
 
-    Where an event cannot be written its half is taken back, as TensorBoard could not read past it, and WriteError
-    raised.
+    If an event cannot be written, its written part is removed, as TensorBoard could not read past it, and WriteError
+    is raised.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -111,7 +111,7 @@ class EventFile:
             raise WriteError(self.path, error) from error
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
         self._file.close()

@@ -1,4 +1,4 @@
-"""The end of a schedule in a run that time limits."""
+"""The callback that ends a schedule with the time limit of a run."""
 
 import logging
 import math
@@ -13,17 +13,17 @@ log = logging.getLogger(__name__)
 
 
 class EndScheduleWithTime(Callback):
-    """Lets a schedule that runs to the end of training end when `trainer.max_time` is spent.
+    """Ends a schedule that runs to the end of training when `trainer.max_time` is spent.
 
     The seconds per step, validations included, are measured once: at the first validation, or after a quarter of the
-    time if there was none. Checkpoints have the number of steps that they come to, so that a resumed run has the same
-    learning rates; another `trainer.max_time` changes that number by the seconds measured. Ranks take rank 0's clock.
+    time if there was none. Checkpoints store the resulting number of steps, so that a resumed run has the same learning
+    rates. If `trainer.max_time` changes, that number changes by the measured seconds. All ranks use rank 0's clock.
     """
 
     def __init__(self) -> None:
         self._timer: Timer | None = None
         self._start = (0, 0.0)  # step and seconds when this process began
-        self._measured = {"seconds_per_step": 0.0, "max_time": 0.0, "total_steps": 0.0}  # zeros: not yet
+        self._measured = {"seconds_per_step": 0.0, "max_time": 0.0, "total_steps": 0.0}  # 0: not measured
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self._measured)
@@ -50,7 +50,7 @@ class EndScheduleWithTime(Callback):
         self._measure(trainer, pl_module, share=0.0)
 
     def _measure(self, trainer: L.Trainer, pl_module: Any, *, share: float) -> None:
-        """Measure once more than this share of the time has passed since this process began."""
+        """Measure if more than this share of the time has passed since this process began, and only once."""
         if self._timer is None or self._measured["seconds_per_step"] > 0:
             return
         first, start = self._start

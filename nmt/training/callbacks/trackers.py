@@ -29,9 +29,9 @@ _STORE = os.environ.get("MLFLOW_TRACKING_URI")
 class Wandb(WandbLogger):
     """Lightning's logger for Weights & Biases. Its files, and the run's id in `wandb.id`, are in `save_dir`.
 
-    A resumed run keeps its id. Without a key or a network, the run is stored offline, with a warning. `more` holds
-    arguments of wandb.init, such as `entity`, `group` or `tags`. Raises UserError for one that it has not, and if the
-    package is missing.
+    A resumed run keeps its id. Without a key or a network, the run is stored offline, with a warning. more: arguments
+    of wandb.init, as `entity`, `group` or `tags`. Raises UserError for an unknown argument, and if the package is
+    missing.
     """
 
     def __init__(self, *, save_dir: str, project: str, **more: Any) -> None:
@@ -71,8 +71,8 @@ class MLFlow(MLFlowLogger):
     """Lightning's logger for MLflow. A resumed run continues its MLflow run, whose id is in `save_dir/mlflow.id`.
 
     If neither `tracking_uri` nor the variable MLFLOW_TRACKING_URI names a store, it is `save_dir/mlflow.db` with the
-    pictures in `save_dir/mlflow`. Raises UserError if the package is missing, or if such a store was moved: MLflow
-    would still write to the old path.
+    pictures in `save_dir/mlflow`. Raises UserError if the package is missing, or if that store was moved: MLflow would
+    still write to the old path.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class MLFlow(MLFlowLogger):
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any]) -> None:  # type: ignore[override]
-        """Log the settings that the MLflow run does not have yet: MLflow refuses to change one, as a moved path."""
+        """Log only settings that the MLflow run lacks: MLflow refuses changes, as the path of a moved run."""
         known = self.experiment.get_run(self.run_id).data.params
         super().log_hyperparams({name: value for name, value in params.items() if name not in known})
 
@@ -164,7 +164,7 @@ def _check_installed(package: str) -> None:
 
 
 def _read_id(file: Path) -> str | None:
-    """The id of a tracker's run, None if there is none. Raises UserError if the file holds anything else."""
+    """The id of a tracker's run; None if there is no file. Raises UserError if the file holds anything else."""
     if not file.exists():
         return None
     text = read_at_most(file, 100).decode("utf-8", "replace").strip()

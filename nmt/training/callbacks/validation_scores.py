@@ -17,10 +17,10 @@ from nmt.training.callbacks.trackers import log_image, log_table
 class ScoreValidation(Callback):
     """BLEU and chrF of greedy translations, with the run's length limits, against the untouched references.
 
-    Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. `bleu` and `chrf`
-    are the test set's metrics, so that the best checkpoint is chosen by them; None is the usual one, which ignores
-    case if `lowercase` is true. Of labels, scored by `macro_f1`, it logs `val/macro_f1` and which label was taken for
-    which, as the image `val/confusion`. Raises UserError where the model gives NaN.
+    Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. Give the test
+    set's metrics as `bleu` and `chrf`, so that they choose the best checkpoint; None is the default metric, which
+    ignores case if `lowercase` is true. With `macro_f1`, for labels, also logs `val/macro_f1` and the confusion matrix
+    as the image `val/confusion`. Raises UserError if the model returns NaN.
     """
 
     scores: tuple[str, ...] = ("val/bleu", "val/chrf")
