@@ -1,4 +1,4 @@
-"""Measure how fast models train and decode, and what memory they take."""
+"""Measure the speed and memory of training and decoding."""
 
 from nmt.commands import run_command
 

@@ -1,4 +1,4 @@
-"""The command line before Hydra reads it: options, settings given twice, and quotes around text."""
+"""Preparation of the command line for Hydra: options, duplicate settings, and quotes around text."""
 
 import functools
 import os
@@ -24,9 +24,9 @@ _FORMS = ("job", "hydra", "all")  # of --cfg
 
 
 def prepare_arguments(arguments: Sequence[str], command: str) -> list[str]:
-    """The arguments for Hydra: its options, then settings, text in quotes. Raises UserError for others."""
+    """The arguments for Hydra: options, then settings with text in quotes. Raises UserError for invalid arguments."""
     for text in (*arguments, os.getcwd()):
-        if re.search("[\ud800-\udfff]", text):  # bytes that Python could not decode
+        if re.search("[\ud800-\udfff]", text):  # surrogates: bytes that Python could not decode
             raise UserError(
                 f"{text} is not UTF-8: give it another name, or set PYTHONUTF8=1 if the terminal is at fault"
             )
@@ -49,7 +49,7 @@ def prepare_arguments(arguments: Sequence[str], command: str) -> list[str]:
 
 
 def _options(arguments: Sequence[str], command: str) -> tuple[list[str], list[str]]:
-    """Options, each of those with a value before it, and all other arguments."""
+    """The options, followed by their values, and all other arguments."""
     options, settings = {}, []
     waiting = iter(arguments)
     for each in waiting:
@@ -78,7 +78,7 @@ def _options(arguments: Sequence[str], command: str) -> tuple[list[str], list[st
 
 
 def _meant(word: str, command: str) -> str:
-    """`: run=DIR` for a run directory, else the setting that a word without a value stands for."""
+    """The end of a message about a word that is no setting: `: run=DIR` for a run directory, else a suggestion."""
     if (Path(word) / "config.yaml").is_file():
         key = {"train": "resume", "compare": "runs"}.get(command, "run")
         return f": {key}={word}"
@@ -87,9 +87,9 @@ def _meant(word: str, command: str) -> str:
 
 
 def quote_argument(argument: str, texts: Mapping[str, Collection[type]], *, sweeps: bool = False) -> str:
-    """KEY=VALUE with quotes around text that Hydra would not read as it is typed.
+    """KEY=VALUE with quotes around text that Hydra would not read literally.
 
-    `texts` are the settings that take text, a list of it, or both. In a sweep a comma separates values.
+    texts: the settings that take text, a list of text, or both. In a sweep a comma separates values.
     """
     key, equals, value = argument.partition("=")
     kinds = texts.get(key_of(key), ())
@@ -116,7 +116,7 @@ def _quote_all(values: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """Text in Hydra's quotes, in which only backslashes before a quote or the end are doubled; ~ is the home folder."""
+    """Quote text for Hydra: escape quotes, double backslashes before a quote or the end, expand ~."""
     text = re.sub(
         r"(\\*)('|\Z)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), os.path.expanduser(text)
     )

@@ -1,4 +1,4 @@
-"""Measure how fast models train and decode, and what memory they take."""
+"""Measure the speed and memory of training and decoding."""
 
 import itertools
 import json
@@ -35,18 +35,18 @@ from nmt.run.paths import write_atomically
 from nmt.run.provenance import command_line, provenance
 from nmt.training.vocabulary import make_tokenizer
 
-# The configuration of each variant, and all overrides it is composed of
+# The configuration of every variant, with all overrides it is composed from
 Variants = dict[str, tuple[DictConfig, list[str]]]
 
 
 def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Print and return what was measured; with `output`, write it there as JSON.
+    """Print and return the measurements; with `output`, write them there as JSON.
 
-    `overrides` are those that `cfg` was composed with: each variant is composed from them and its own.
+    overrides: the overrides of `cfg`; a variant is composed from them and the variant's overrides.
     """
     check_subjects(cfg)
     device = pick_device(cfg.device)
-    origin = provenance(command_line("benchmark", overrides), device)  # with the load before this adds to it
+    origin = provenance(command_line("benchmark", overrides), device)  # the machine's load before the work
     variants = compose_variants(cfg, overrides)
     bar: Any = tqdm(total=3 + len(variants) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
     with (
@@ -80,7 +80,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 def take_turns(
     variants: Variants, turns: list[list[Any]], data: TranslationDataModule, device: torch.device, bar: Any
 ) -> dict[str, Any]:
-    """Measure each variant on the batches of each turn, then its start-up: what was measured, by name."""
+    """Measure every variant on the batches of every turn, then its start-up. Returns the results by variant."""
     decodings = {name: decoding_of(cfg, device) for name, (cfg, _) in variants.items()}
     subjects = {}
     for name, (cfg, _) in variants.items():
@@ -94,7 +94,9 @@ def take_turns(
             bar.set_description(f"{name}: turn {turn} of {len(turns) - 1}")
             subject.take_turn(turn, data.train_dataloader())
             bar.update()
-        order.rotate(-1)  # the first one prepares the libraries for new shapes: each is first in its turn
+        order.rotate(
+            -1
+        )  # the first variant prepares the libraries for new shapes, so the variants take turns
     for name, (cfg, overrides) in variants.items():
         if cfg.startup:
             bar.set_description(f"{name}: start-up")
@@ -104,7 +106,7 @@ def take_turns(
 
 
 def decoding_of(cfg: DictConfig, device: torch.device) -> Decoding:
-    """How a configuration translates. Raises UserError for `int8` that could not take effect."""
+    """The decoding settings of a configuration. Raises UserError for `int8` on a device other than the CPU."""
     if cfg.int8 and device.type != "cpu":
         raise UserError(f"int8=true is for the CPU, and the device is {device.type}: give device=cpu")
     prepare_text = quantise_linear_maps if cfg.int8 else None
@@ -120,7 +122,7 @@ def check_subjects(cfg: DictConfig) -> None:
 
 
 def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> Variants:
-    """The variants to compare, by name. Raises UserError where their data differ."""
+    """The variants to compare, by name. Raises UserError if their data differ, or there are none."""
     if cfg.attentions is not None:
         variants = {str(name): [f"attention={name}"] for name in cfg.attentions}
     elif cfg.variants is not None:
@@ -150,9 +152,9 @@ def plain(config: Any) -> Any:
 def prepare_text(
     whole: DictConfig, cache_dir: Path, bar: Any
 ) -> tuple[TranslationDataModule, dict[str, Any]]:
-    """Read the text, make the vocabulary, split into pieces: the data module, and how fast each went.
+    """Read the text, make the vocabulary, and split into pieces. Returns the data module and the speed of these steps.
 
-    Nothing of it is cached, but for what the Hub sent, which stays where it is.
+    Nothing is cached, except downloads from the Hub, which stay in their cache.
     """
     cfg = whole.data
     datasets.disable_caching()
@@ -185,7 +187,7 @@ def prepare_text(
 
 
 def print_ratios(files: Sequence[str]) -> None:
-    """Print the ratios of two files that were written by `output=`."""
+    """Print the ratios of two files written by `output=`. Raises UserError for other files."""
     results = []
     for file in files:
         try:

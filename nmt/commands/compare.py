@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 
 
 def compare(cfg: DictConfig) -> dict[str, Any]:
-    """Print the comparison; with `output`, write it there as Markdown, CSV, LaTeX, JSON and plots. Returns the JSON."""
+    """Print and return the comparison; with `output`, write it there as Markdown, CSV, LaTeX, JSON and plots."""
     runs, faults = read_runs(cfg.runs, cfg.split)
     for fault in faults:
         log.warning("skipped: %s", printable(fault))
-    lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # one is, so all are scored so
+    lowercase = any(reads_lowercase(run.config.get("data")) for run in runs)  # for the scores of all runs
     metrics = {printable(name): each for name, each in make_scorers(cfg, lowercase=lowercase).items()}
     check_case(metrics, lowercase=lowercase)
     chosen = tables.choose_columns(runs, list(metrics), cfg.columns)
@@ -58,7 +58,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         result["differences"] = comparison.differences
     if comparison.differences and metrics.keys() & columns.keys():
         sections.append(tables.difference_tables(comparison, columns))
-    if "bleu" in metrics and sources is not None:  # with refs=FILE nothing says how long the sources are
+    if "bleu" in metrics and sources is not None:  # with refs=FILE the source lengths are unknown
         texts = [*(run.hypotheses for run in runs), *systems.values()]
         lengths = figures.score_by_length(
             texts, sources, references, metrics["bleu"], bounds=cfg.length_bounds
@@ -77,7 +77,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
 def draw_plots(
     result: Mapping[str, Any], runs: Sequence[ScoredRun], groups: Mapping[str, Sequence[int]]
 ) -> dict[str, Any]:
-    """The plots there are figures for, by name; a system has one colour in all."""
+    """The plots for which there are numbers, by name. A system has the same colour in all plots."""
     plots = {}
     if lengths := result.get("bleu_by_length"):
         scores = {system: [lengths["scores"][index] for index in group] for system, group in groups.items()}

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 import nmt
 
 _ROOT = Path(nmt.__file__).resolve().parent
-# Beside the package in a checkout; inside it in an installed wheel.
+# Beside the package in a checkout; inside the package in an installed wheel.
 CONFIGS = next(
     each for each in (_ROOT.parent / "configs", _ROOT / "configs") if (each / "train.yaml").is_file()
 )
@@ -18,7 +18,7 @@ CONFIGS = next(
 
 def compose(config_name: str, overrides: list[str]) -> DictConfig:
     """The configuration of a command with these overrides."""
-    at_work = GlobalHydra.instance().is_initialized()  # within a task Hydra has the directory already
+    at_work = GlobalHydra.instance().is_initialized()  # True inside a task: Hydra has the directory already
     with (
         nullcontext() if at_work else hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS))
     ):

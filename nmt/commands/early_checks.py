@@ -1,6 +1,6 @@
-"""Checks of each command's settings that need no model, made before torch is imported.
+"""Checks of the commands' settings that need no model, made before torch is imported.
 
-Each function has the name of its command, and takes its configuration and the overrides that it was composed with.
+`check_COMMAND` takes the configuration of the command and its overrides, and raises UserError.
 """
 
 import os
@@ -38,12 +38,15 @@ def take_stored(
     overrides: Sequence[str],
     runs: Mapping[str | Path, DictConfig] | None = None,
 ) -> None:
-    """Set a command's settings of a group to those that its runs (`cfg.run`, or configurations by directory) store, but
-    for a choice or settings that are given."""
+    """Set a command's settings of a group to the stored settings of its runs, except those given in `overrides`.
+
+    runs: configurations by directory, by default those of `cfg.run`. Raises UserError if a given setting is unknown to
+    the stored choice.
+    """
     if runs is None:
         runs = {run: load_config(Path(run)) for run in ([cfg.run] if isinstance(cfg.run, str) else cfg.run)}
     given = {key_of(each): each for each in overrides if key_of(each).split(".")[0] == group}
-    # Members of an ensemble may be decoded otherwise than each was, but not be scored by the metrics of the first
+    # The first member of an ensemble gives the decoding; for the metrics all members must agree
     if group != "metrics" or group in given:
         runs = dict(islice(runs.items(), 1))
     stored = stored_settings(runs, group)
@@ -63,12 +66,12 @@ def take_stored(
 
 
 def check_additions(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
-    """Raise UserError for an added setting that nothing reads, and for a trusted module that is not there."""
+    """Raise UserError for an added setting that nothing reads, and for a trusted module that does not exist."""
     for key in (key_of(each) for each in overrides if each[0] == "+" and not OmegaConf.select(cfg, "resume")):
         if key not in settings_of(command) and not _is_built(cfg, key):
             raise UserError(f"unknown configuration key '{key}'{suggest(key, command)}")
     if any(each.partition(".")[0] != "nmt" for each in cfg.trusted):
-        sys.path.append(os.getcwd())  # of a script it is the script's folder alone
+        sys.path.append(os.getcwd())  # a script has only its folder in the path
     for module in cfg.trusted:
         try:
             found = find_spec(module)
@@ -79,7 +82,7 @@ def check_additions(cfg: DictConfig, command: str, overrides: Sequence[str]) -> 
 
 
 def _is_built(cfg: DictConfig, key: str) -> bool:
-    """Whether a setting is part of something that is built, which is checked then."""
+    """True if a setting belongs to an object that is built later, and is checked then."""
     names = key.split(".")
     if names[0] in ("callbacks", "logger", "metrics"):
         return True
@@ -88,8 +91,12 @@ def _is_built(cfg: DictConfig, key: str) -> bool:
 
 
 def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for a choice or a setting that could not take effect, and for text that is not there."""
-    for group in set(map(key_of, overrides)) & {"cell", "positions", "wiring"}:  # others fail to compose
+    """Raise UserError for a choice or a setting without effect, and for missing text."""
+    for group in set(map(key_of, overrides)) & {
+        "cell",
+        "positions",
+        "wiring",
+    }:  # other groups fail to compose
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
             raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
     is_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
@@ -117,7 +124,7 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def _check_removals(overrides: Sequence[str]) -> None:
-    """Raise UserError for one setting that is taken away from a class that was not given: its own default would do."""
+    """Raise UserError for `~` on a single setting of a class that was not given: the class's default would be used."""
     for override in overrides:
         parent, _, name = key_of(override).rpartition(".")
         is_removal = override.startswith("~") and parent not in ("", "callbacks", "logger", "metrics")
@@ -128,7 +135,7 @@ def _check_removals(overrides: Sequence[str]) -> None:
 
 
 def _check_limits(trainer: DictConfig) -> None:
-    """Raise UserError if Lightning would choose its own number of epochs."""
+    """Raise UserError if nothing limits training: Lightning would choose a number of epochs."""
     if (
         trainer.get("max_epochs") is None
         and trainer.get("max_steps") in (None, -1)
@@ -141,7 +148,7 @@ def _check_limits(trainer: DictConfig) -> None:
 
 
 def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for settings that do not go together, and for a run that is not there."""
+    """Raise UserError for incompatible settings, and for a missing run."""
     for key in map(key_of, overrides):
         if key.startswith("data.") and key.split(".")[1] in OF_TRAINING:
             raise UserError(f"{key} is for training: a split is scored as it is; leave it out")
@@ -159,7 +166,7 @@ def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     check_run(cfg)
     take_stored(cfg, "decoding", overrides)
     take_stored(cfg, "metrics", overrides)
-    # An ensemble is none of its members
+    # An ensemble may not write into the directory of a member
     if None not in (cfg.output, cfg.run) and Path(cfg.output).resolve() == Path(str(cfg.run)).resolve():
         cfg.output = None
     if cfg.output is not None and (Path(cfg.output) / "config.yaml").exists():
@@ -169,7 +176,7 @@ def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for settings that do not go together, and for files and runs that are not there."""
+    """Raise UserError for incompatible settings, and for missing files and runs."""
     read = ["input", "prefixes"]
     check_folders(cfg, "output", "alignments", "weights", made=["page"], folders=["heatmaps"], read=read)
     _check_inputs(*(cfg[key] for key in read))
@@ -182,7 +189,7 @@ def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def check_align(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for settings that do not go together or have no effect, and for a run that is not there."""
+    """Raise UserError for settings that are incompatible or without effect, and for a missing run."""
     defaults: Any = OmegaConf.load(CONFIGS / "align.yaml")
     changed = [str(key) for key in cfg if cfg[key] != defaults.get(str(key))]
     if cfg.alignment is not None:
@@ -218,7 +225,7 @@ def check_align(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def check_compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for files and runs that are not there, and for bounds of lengths that do not rise."""
+    """Raise UserError for missing files and runs, and for length bounds that do not rise."""
     bounds = list(cfg.length_bounds)
     if not bounds or bounds != sorted(set(bounds)):
         raise UserError(f"length_bounds={bounds}: give rising numbers of words, such as [10,20,30]")
@@ -229,8 +236,10 @@ def check_compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def check_benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for files that are not there or could not be written, and for settings that growth= or compare=
-    does not read; variants are checked one by one later."""
+    """Raise UserError for files that are missing or cannot be written, and for settings without effect.
+
+    Variants are checked later, when they are composed.
+    """
     check_folders(cfg, "output")
     for key in map(key_of, overrides):
         if cfg.growth is not None and key in OF_OTHER_MEASUREMENTS:
@@ -243,7 +252,7 @@ def check_benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def check_demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError without what the page is made with, and for a run that is not there."""
+    """Raise UserError if a package that makes the page, or the run, is missing."""
     from nmt.commands.demo import newest_or_small_run
 
     _check_packages("the demo", "web", "demo")
@@ -255,8 +264,7 @@ def check_demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def check_export(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError without what a format needs, for a folder that has something in it, without a token to push
-    with, and for a run that is not there."""
+    """Raise UserError if a package, the Hub's token or the run is missing, or if the folder is not empty."""
     _check_packages(f"format={cfg.format}", cfg.format, "export")
     if cfg.quantization is not None and cfg.format != "ctranslate2":
         raise UserError(
@@ -268,12 +276,12 @@ def check_export(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError(f"format={cfg.format} takes one run=RUN_DIR: several are for format=web")
     _check_inputs(cfg.runtime)
     check_folders(cfg, folders=["output"])
-    if Path(cfg.output).resolve() == Path.cwd():  # it is put in the place of an empty folder
+    if Path(cfg.output).resolve() == Path.cwd():  # the export replaces the empty folder
         raise UserError(f"output={cfg.output} is the folder you are in: give a new folder")
     if Path(cfg.output).exists() and any(Path(cfg.output).iterdir()):
         raise UserError(f"output={cfg.output} is not empty: give a new folder")
     if cfg.push is not None:
-        from nmt.export import hub  # its client takes a while to load
+        from nmt.export import hub  # slow to import
 
         hub.check(cfg.push)
     check_run(cfg)

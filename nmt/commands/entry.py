@@ -1,4 +1,4 @@
-"""The common entry of all commands: settings by Hydra, and one clear line for an error that can be mended."""
+"""The common entry of all commands: settings by Hydra, and one-line messages for errors that the user can fix."""
 
 import atexit
 import difflib
@@ -40,7 +40,7 @@ COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark", "
 
 
 def choice_names(*groups: str) -> str:
-    """The options chosen from these groups (or from those that are part of a run's name), joined by `_`."""
+    """The chosen options of these groups (by default, of the groups in a run's name), joined by `_`."""
     choices = HydraConfig.get().runtime.choices
     groups = groups or tuple(group.name for group in GROUPS if group.in_name)
     return "_".join(str(choices[group]) for group in groups if choices.get(group) not in (None, "null"))
@@ -48,14 +48,14 @@ def choice_names(*groups: str) -> str:
 
 @functools.cache
 def scratch() -> str:
-    """A directory of this process, removed when it ends: Hydra writes a file for each sweep."""
+    """A temporary directory, removed when this process ends, for the file that Hydra writes per sweep."""
     directory = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 
 
 def sweep_folder(log_dir: str, *, _root_: DictConfig) -> str:
-    """The folder for Hydra's own file of a sweep: one that is kept only for an engine that leaves something there."""
+    """The folder for Hydra's file of a sweep: a temporary folder, unless a sweeper or launcher writes results there."""
     engines = {_root_.hydra.runtime.choices[f"hydra/{kind}"] for kind in ("sweeper", "launcher")}
     return scratch() if engines == {"basic"} else log_dir
 
@@ -66,14 +66,14 @@ OmegaConf.register_new_resolver("scratch", scratch, replace=True)
 OmegaConf.register_new_resolver("started", make_run_name, replace=True)
 OmegaConf.register_new_resolver("sweep_dir", sweep_folder, replace=True)
 
-_failed_jobs: list[int] = []  # of this process' sweep
+_failed_jobs: list[int] = []  # in the sweep of this process
 
 
 class SweepError(UserError):
-    """Some jobs of a sweep, of which `args` has the number of one, have failed. Each has said why."""
+    """Some jobs of a sweep have failed, with messages; `args` has the number of the last."""
 
     def __str__(self) -> str:
-        if not _failed_jobs:  # of this process: a launcher has started others
+        if not _failed_jobs:  # a launcher ran the jobs in other processes
             return (
                 f"run {self.args[0]} (from 0) of this sweep failed, perhaps not alone: "
                 "see the files .submitit/*/*.err in the folder of the sweep"
@@ -85,9 +85,9 @@ class SweepError(UserError):
 def run_command(name: str) -> None:
     """Compose `configs/NAME.yaml` with the command line, check it, and run `nmt.commands.NAME.main` on it.
 
-    An error that the person can mend (a UserError, a configuration that does not compose, a full disk) ends the command
-    with one line on standard error and exit status 1. In a sweep (-m) the other
-    jobs run all the same. NMT_TRACEBACK=1 shows the traceback instead.
+    An error that the user can fix (a UserError, a configuration that does not compose, a full disk) ends the command
+    with a line on standard error and exit status 1. In a sweep (-m) the other jobs still run. NMT_TRACEBACK=1 shows the
+    traceback instead.
     """
 
     def task(cfg: DictConfig) -> Any:
@@ -103,16 +103,16 @@ def run_command(name: str) -> None:
             if end.code != 1 or HydraConfig.get().mode != RunMode.MULTIRUN:
                 raise
             _failed_jobs.append(HydraConfig.get().job.num)
-            # Hydra goes on with the next job, and raises it again at the end
+            # Hydra runs the next job, and raises the error again at the end
             raise SweepError(_failed_jobs[-1]) from None
 
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing; `explain` prints
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing, so that `explain` gets the error
     with errors_in_one_line(name):
         _use_utf8()
         environment.check_variables()
         if name in ("train", "compare"):
             outlive_reader()
-        if name != "train":  # whose progress bars move the cursor
+        if name != "train":  # its progress bars move the cursor
             escape_controls()
             signal.signal(signal.SIGTERM, _end)
         if set(HELP) & set(sys.argv):
@@ -123,7 +123,7 @@ def run_command(name: str) -> None:
             sys.argv[1:] = arguments_for_training(sys.argv[1:])
         try:
             hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(task)()
-        except ValueError as error:  # of a search that has no best trial
+        except ValueError as error:  # a search without a completed trial
             if str(error).startswith("No trials are completed"):
                 raise UserError("every trial of the search failed, see their errors above") from error
             raise
@@ -131,7 +131,7 @@ def run_command(name: str) -> None:
 
 
 def _end(number: int, frame: Any) -> None:
-    """End as after an error, which removes what is half-written."""
+    """Exit by an exception, so that half-written files are removed."""
     sys.exit(128 + number)
 
 
@@ -139,7 +139,7 @@ def main() -> None:
     """`nmt COMMAND …`: the same as `python scripts/COMMAND.py …`, for an installed package."""
     asked = sys.argv[1] if len(sys.argv) > 1 else None
     if asked in COMMANDS:
-        # Lightning repeats the command line without it for each process.
+        # Lightning repeats the command line without COMMAND for its processes
         os.environ["NMT_COMMAND"] = sys.argv.pop(1)
     elif asked in (*HELP, "help"):
         print("Usage: nmt COMMAND [KEY=VALUE …], nmt COMMAND --help\n")
@@ -156,13 +156,13 @@ def main() -> None:
 
 
 def program() -> str:
-    """The program's name as it was typed: `train.py` or `nmt train`."""
+    """The name of the program as typed: `train.py` or `nmt train`."""
     name = Path(sys.argv[0])
     return f"nmt {os.environ.get('NMT_COMMAND')}" if name.stem in ("nmt", "__main__") else name.name
 
 
 def _use_utf8() -> None:
-    """Write text as UTF-8 with \\n on every system, as it is read. Raises UserError without output."""
+    """Write text as UTF-8 with \\n on every system. Raises UserError if standard output is closed."""
     if sys.stdout is None:
         raise UserError("standard output is closed: give it a file or a pipe")
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -173,12 +173,12 @@ def _use_utf8() -> None:
 
 @contextmanager
 def errors_in_one_line(config_name: str) -> Iterator[None]:
-    """Print what a user can mend and exit; anything else is a bug and keeps its traceback."""
+    """Print an error that the user can fix as one line and exit; other errors are bugs and keep their traceback."""
     try:
         yield
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read our output has gone, as in `| head`
+    except BrokenPipeError:  # the reader of the output has ended, as in `| head`
         _drop_output()
         sys.exit(0)
     except Exception as error:
@@ -187,7 +187,7 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
         try:
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except OSError as fault:  # Python would try again as it exits
+        except OSError as fault:  # Python would try again at exit
             _drop_output()
             if isinstance(error, OSError) and error.filename is None:
                 error = WriteError("standard output", fault)
@@ -197,7 +197,7 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
 
 
 class _UnreadOutput(io.FileIO):
-    """Standard output that goes nowhere once its reader has gone, as after `| head`, or its terminal."""
+    """Standard output that drops all text once its reader has ended, as `| head`, or its terminal has closed."""
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         try:
@@ -206,16 +206,16 @@ class _UnreadOutput(io.FileIO):
             if error.errno not in (
                 errno.EPIPE,
                 errno.EIO,
-            ):  # a reader that has ended, a terminal that is closed
+            ):  # the reader has ended, or the terminal is closed
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             return len(data)
 
 
 def outlive_reader() -> None:
-    """Let the command go on when the reader of its output has gone: its results are files."""
+    """Let the command go on after the reader of its output has ended: its results are files."""
     ours = sys.stdout
-    if ours is sys.__stdout__ and ours is not None:  # a test's is no file
+    if ours is sys.__stdout__ and ours is not None:  # in tests it is not a file
         raw: Any = _UnreadOutput(ours.fileno(), "wb", closefd=False)
         sys.stdout = io.TextIOWrapper(
             raw if ours.write_through else io.BufferedWriter(raw),
@@ -232,7 +232,7 @@ def _drop_output() -> None:
 
 
 class LogFile(logging.FileHandler):
-    """The log file of a run, written once the run has its config.yaml. If it cannot be written, one warning says so."""
+    """The log file of a run, written once the run has its config.yaml. Prints one warning if it cannot be written."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(file, delay=True, encoding="utf-8")
@@ -247,7 +247,7 @@ class LogFile(logging.FileHandler):
 
     def _write(self, record: logging.LogRecord) -> None:
         try:
-            super().emit(record)  # which opens the file at the first message
+            super().emit(record)  # opens the file at the first message
         except OSError:
             self.handleError(record)
 

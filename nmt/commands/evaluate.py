@@ -19,12 +19,12 @@ from nmt.run.paths import find_checkpoint, score_files
 from nmt.run.run import Run, open_run
 from nmt.run.scores import folder_name, is_repeated, score_lines, write_scores
 
-EVALUATIONS = "evaluations"  # within a run directory: scores that were made otherwise than its training's
+EVALUATIONS = "evaluations"  # folder in a run directory for scores with changed settings
 USUAL = {"average": None, "int8": False, "num_bootstrap": 1000}
 
 
 def evaluate(cfg: DictConfig) -> dict:
-    """Score translations of the split, or given ones, print the scores, and write them beside those of the training."""
+    """Translate and score the split, or score given translations; print and write the scores, and return them."""
     how = {key: cfg[key] for key in ("checkpoint", "average", "device", "int8", "trusted")}
     run = open_run(cfg.run, **how)
     decoding = build(cfg.decoding, "decoding")
@@ -72,7 +72,7 @@ def evaluate(cfg: DictConfig) -> dict:
 
 
 def read_text(cfg: DictConfig, run: Run) -> Dataset:
-    """The split, or the lines of `src`, with the references of `refs`, if they are given, in place of its own."""
+    """The split, or the lines of `src`; if `refs` is given, with its references."""
     if cfg.src is None:
         dataset = run.split(cfg.split, data_config(run, cfg.data), stored=cfg.data.reader is None)
     else:
@@ -86,7 +86,7 @@ def read_text(cfg: DictConfig, run: Run) -> Dataset:
 
 
 def count_long_references(cfg: DictConfig, run: Run, dataset: Dataset, decoding: DecodingSettings) -> None:
-    """Say how many references have more pieces than a translation may have."""
+    """Warn with the number of references that have more pieces than a translation may have."""
     sides = (
         run.tokenizer.encode_source(list(dataset["src"])),
         run.tokenizer.encode_target(list(dataset["tgt"])),
@@ -97,20 +97,20 @@ def count_long_references(cfg: DictConfig, run: Run, dataset: Dataset, decoding:
 
 
 def given_files(cfg: DictConfig) -> dict[str, Any]:
-    """The files that are given in place of the split's text and the run's translations."""
+    """The files that replace the split's text and the run's translations."""
     refs = list(cfg.refs) if OmegaConf.is_list(cfg.refs) else cfg.refs
     files = {"src": cfg.src, "refs": refs, "hypotheses": cfg.hypotheses}
     return {key: value for key, value in files.items() if value is not None}
 
 
 def given_data(cfg: DictConfig) -> dict[str, Any]:
-    """The settings of the data that are given in place of the run's own."""
+    """The data settings that replace those of the run."""
     data = flat(OmegaConf.to_container(cfg.data, resolve=True))
     return {key: value for key, value in data.items() if value is not None}
 
 
 def checkpoint_name(cfg: DictConfig) -> str:
-    """best or last, if the weights are the run's, else the file that is given."""
+    """`best` or `last` for checkpoints of the run or of an ensemble, else the given file."""
     if not isinstance(cfg.run, str):
         return cfg.checkpoint
     file = find_checkpoint(Path(cfg.run), cfg.checkpoint)
@@ -121,7 +121,7 @@ def checkpoint_name(cfg: DictConfig) -> str:
 def changed_settings(
     cfg: DictConfig, run: Run, decoding: DecodingSettings, metrics: DictConfig
 ) -> dict[str, Any]:
-    """The settings that are not those of the scores at the end of the run's training."""
+    """The settings that differ from those of the scores at the end of the run's training."""
     usual = asdict(run.decoding)
     changed = {f"decoding.{key}": value for key, value in asdict(decoding).items() if value != usual[key]}
     here, there = (
@@ -140,8 +140,10 @@ def changed_settings(
 
 
 def place(cfg: DictConfig, scores: dict[str, Any], changed: dict[str, Any]) -> Path:
-    """The folder for a run's scores: `output`; else the run's own, if nothing is changed and it holds no other scores
-    of the split; else one within it that is named after what is changed."""
+    """The folder for a run's scores: `output`, else the run directory or a folder in it for changed settings.
+
+    The run directory itself is used if no setting is changed and it holds no other scores of the split.
+    """
     run_dir = Path(cfg.run)
     if cfg.output is not None:
         return Path(cfg.output)
@@ -151,7 +153,10 @@ def place(cfg: DictConfig, scores: dict[str, Any], changed: dict[str, Any]) -> P
 
 
 def data_config(run: Run, chosen: DictConfig) -> DictConfig:
-    """What was chosen on the command line; what was left open is as the run was trained."""
+    """The data settings of the command line; settings that are not given have the run's values.
+
+    Raises UserError for the reverse language pair and for settings that the run's data lack.
+    """
     if (str(chosen.tgt_lang), str(chosen.src_lang)) == run.languages:
         raise UserError(
             f"data.src_lang={chosen.src_lang} data.tgt_lang={chosen.tgt_lang}: {run.directory} translates the other way"

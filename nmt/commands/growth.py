@@ -1,4 +1,4 @@
-"""`benchmark.py growth=…`: the cost of training along one axis at a time: lengths, widths, vocabularies, corpora."""
+"""`benchmark.py growth=…`: the cost of training by sentence length, width, vocabulary or corpus size."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -29,8 +29,10 @@ KEYS = {"widths": "model.size", "vocabularies": "data.tokenizer.vocab_size"}
 
 
 def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Print and return the cost at each value of the axes in `cfg.growth`. With `output` FILE.json, write it there and
-    draw it in FILE.png."""
+    """Print and return the cost at all values of the axes in `cfg.growth`.
+
+    With `output` FILE.json, write it there and draw it in FILE.png.
+    """
     device = pick_device(cfg.device)
     origin = provenance(
         command_line("benchmark", overrides), device
@@ -58,7 +60,7 @@ def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 def step_costs(
     cfg: DictConfig, axis: str, values: Sequence[int], device: torch.device, bar: Any
 ) -> list[dict[str, Any]]:
-    """Target pieces per second and memory of training steps at each value. The values take turns."""
+    """Target pieces per second and memory of training steps at all values, which take turns."""
     subjects = []
     for value in values:
         subjects.append(made_up_training(cfg, axis, value, device))
@@ -78,7 +80,7 @@ def step_costs(
 def made_up_training(
     cfg: DictConfig, axis: str, value: int, device: torch.device
 ) -> tuple[TrainingStep, list[Batch], int | None]:
-    """A training step with `value` on an axis, synthetic batches of `data.max_tokens`, and its memory in bytes."""
+    """A training step with `value` on an axis, synthetic batches of `data.max_tokens`, and the memory in bytes."""
     cfg = deepcopy(cfg)
     if axis in KEYS:
         OmegaConf.update(cfg, KEYS[axis], value)

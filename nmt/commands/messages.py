@@ -1,4 +1,4 @@
-"""Messages of one line for errors that the person at the keyboard can mend."""
+"""One-line messages for errors that the user can fix."""
 
 import errno
 import io
@@ -15,20 +15,23 @@ from nmt.commands.suggesting import suggest
 from nmt.config.types import INTERNAL, key_of
 from nmt.errors import UserError, WriteError, install
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # what only writing meets
-_EXTRAS = {"hydra/sweeper/optuna": "tuning", "hydra/launcher/submitit": "cluster"}  # what brings a choice
-_GROUP_FAULT = "Config group override must be"  # Hydra says it with a plain ValueError
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors of writing only
+_EXTRAS = {
+    "hydra/sweeper/optuna": "tuning",
+    "hydra/launcher/submitit": "cluster",
+}  # extra that has the choice
+_GROUP_FAULT = "Config group override must be"  # start of a plain ValueError of Hydra
 
 
 def can_be_mended(error: Exception) -> bool:
-    """Whether an error is about what the person gave or the machine refuses; anything else is a bug."""
+    """True if an error comes from the user's input or the machine; other errors are bugs."""
     if isinstance(error, UserError | HydraException | OmegaConfBaseException | OSError):
         return True
     return isinstance(error, ValueError) and str(error).startswith(_GROUP_FAULT)
 
 
 def explain(error: BaseException, config_name: str) -> str:
-    """One line for an error of configuration: what is wrong, the nearest key or the options there are."""
+    """A one-line message for an error, with the nearest key or the options, if the error is about settings."""
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
         if error.errno in _NO_ROOM:
@@ -73,7 +76,7 @@ def explain(error: BaseException, config_name: str) -> str:
 
 
 def _explain_override(error: BaseException, text: str, reason: str) -> str | None:
-    """A line for KEY=VALUE that Hydra cannot read or take."""
+    """A message if Hydra cannot read or apply KEY=VALUE, else None."""
     if isinstance(error, OverrideParseException):
         return (
             f"{error.override} cannot be read: give KEY=VALUE, and in quotes a value with brackets or commas: "
@@ -90,13 +93,13 @@ def _explain_override(error: BaseException, text: str, reason: str) -> str | Non
 
 
 def _group_of(key: str) -> str:
-    """The config group that a key's node is a choice of: attention.size is of attention."""
+    """The config group of a key: `attention` for attention.size."""
     names = key.split(".")[:-1]
     return next((name for name in reversed(names) if (CONFIGS / name).is_dir()), names[0] if names else key)
 
 
 def _file_of(error: OSError) -> str:
-    """The file that could not be written: by the error's own word, else what was open where it was raised."""
+    """The file that could not be written: by the error, else an open file in the frames of its traceback."""
     if error.filename is not None:
         return str(error.filename)
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):

@@ -1,4 +1,4 @@
-"""Each setting with its default and meaning, by the files of `configs/`, and its type, by its constructor; `--help`."""
+"""The reference of settings: default and meaning from `configs/`, type from the constructor; text of `--help`."""
 
 import inspect
 import re
@@ -17,13 +17,13 @@ from nmt.config.types import GROUPS, INTERNAL
 from nmt.errors import UserError
 from nmt.errors import command as typed
 
-# Keys that say how a file is composed, not what is built
+# Keys that control composition and are no settings
 _COMPOSING = {"defaults", "hydra", "_target_", "_partial_", "_convert_", "reader"}
-_OF_A_MODEL = {"attention", "wiring", "normalizer", "content"}  # which the choices of model bring
+_OF_A_MODEL = {"attention", "wiring", "normalizer", "content"}  # groups inside the choices of model
 
 
 class Settings(NamedTuple):
-    """A file of settings: its first comment, the target that it builds, and key, value and comment of each setting."""
+    """A file of settings: its first comment, the target that it builds, and the settings (key, value, comment)."""
 
     head: str
     target: str | None
@@ -31,7 +31,7 @@ class Settings(NamedTuple):
 
 
 def read_settings(file: Path) -> Settings:
-    """The settings of a file; keys stand within its group, as `wandb.project` of `# @package logger.wandb`."""
+    """The settings of a file. Keys are relative to its group, as `wandb.project` in `# @package logger.wandb`."""
     lines = file.read_text("utf-8").splitlines()
     head = " ".join(line[1:].strip() for line in lines if line.startswith("#") and "@package" not in line)
     comments: dict[str, str] = {}
@@ -48,7 +48,7 @@ def read_settings(file: Path) -> Settings:
 
 
 def _package(file: Path) -> str:
-    """What stands before a file's keys, within its group: `wandb.` where the file is of `# @package logger.wandb`."""
+    """The prefix of a file's keys in its group: `wandb.` if the file has `# @package logger.wandb`."""
     found = re.match(rf"# @package {file.parent.name}\.(\w+)", file.read_text("utf-8"))
     return f"{found[1]}." if found else ""
 
@@ -92,12 +92,12 @@ def _say_schema(schema: dict[str, Any]) -> str:
 
 
 def types_of_command(kinds: Any) -> dict[str, str]:
-    """The types of a command's own settings."""
+    """The types of a command's settings outside its groups."""
     return {key: say_type(kind) for key, kind in flat_kinds(kinds).items()}
 
 
 def types_of_choice(file: Path) -> dict[str, str]:
-    """The types of a choice's settings: of the arguments of its target, of its reader's, and of those of its parts."""
+    """The types of a choice's settings, from the arguments of its target and of the targets of its parts."""
     tree = yaml.safe_load(file.read_text("utf-8")) or {}
     found: dict[str, str] = {}
     for each in tree.get("defaults", []):
@@ -111,7 +111,7 @@ def types_of_choice(file: Path) -> dict[str, str]:
 
 
 def _types_of(target: str | None) -> dict[str, str]:
-    """The types of a target's arguments; none where it declares none, as torch and Lightning."""
+    """The types of a target's arguments; none for targets outside this package, as of torch and Lightning."""
     if target is None or not target.startswith("nmt."):
         return {}
     parameters = inspect.signature(hydra.utils.get_object(target), eval_str=True).parameters
@@ -123,24 +123,24 @@ def _types_of(target: str | None) -> dict[str, str]:
 
 
 def files_of(group: str) -> list[Path]:
-    """The files of a group's choices, the settings that they share first."""
+    """The files of a group's choices, with the shared settings (`base.yaml`) first."""
     return sorted((CONFIGS / group).glob("*.yaml"), key=lambda file: (file.stem != "base", file.stem))
 
 
 def choices_of(group: str) -> list[str]:
-    """The choices of a group that a person may make."""
+    """The choices of a group, without internal files."""
     return [file.stem for file in files_of(group) if file.stem not in INTERNAL]
 
 
 def groups_of(command: str) -> list[str]:
-    """The groups that a command has choices of."""
+    """The config groups of a command."""
     defaults = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text("utf-8"))["defaults"]
     names = {name for each in defaults if isinstance(each, dict) for name in each}
     return [each.name for each in GROUPS if each.name in names | (_OF_A_MODEL if "model" in names else set())]
 
 
 def help_of(command: str, words: Sequence[str]) -> str:
-    """The help of a command: its uses, groups and own settings; with words, the settings of a group or about them."""
+    """The help of a command: uses, groups and settings. With words, the settings of that group or about these words."""
     file = CONFIGS / f"{command}.yaml"
     groups = [each for each in GROUPS if each.name in groups_of(command)]
     if words:

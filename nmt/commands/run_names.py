@@ -1,4 +1,4 @@
-"""The name of a new run, on which all its processes agree, and the arguments that Hydra gets in this process."""
+"""The name of a new run, the same in all its processes, and the arguments for Hydra in this process."""
 
 import functools
 import os
@@ -18,9 +18,9 @@ from nmt.run.paths import load_config
 
 
 def make_run_name() -> str:
-    """The name of a run: when this process began, and the number of the job in a sweep.
+    """A name for a run: the time when this process began, and in a sweep the number of the job.
 
-    Tasks of a SLURM job step cannot ask each other before they join: they take the numbers of job and step instead.
+    Tasks of a SLURM job step cannot communicate yet, so the name has the numbers of job and step instead.
     """
     if _is_slurm_step():
         return f"job_{os.environ['SLURM_JOB_ID']}_{os.environ['SLURM_STEP_ID']}"
@@ -38,7 +38,7 @@ def _is_slurm_step() -> bool:
 
 
 def agree_on(run_dir: str) -> str:
-    """Rank 0's run directory, on each process of a run: by torchrun's store, or by the environment under Lightning."""
+    """Rank 0's run directory, in every process of a run: from torchrun's store, or from Lightning's environment."""
     if _is_slurm_step():
         return run_dir
     if "TORCHELASTIC_RUN_ID" in os.environ:
@@ -53,17 +53,17 @@ def agree_on(run_dir: str) -> str:
 
 @functools.cache
 def _store() -> Any:
-    """The store of torchrun's processes: rank 0 may hold it for all, and the others may ask later."""
+    """The store of torchrun's processes, kept open: it may live in rank 0, and other ranks may read it later."""
     import torch.distributed as dist
 
     return next(dist.rendezvous("env://"))[0]
 
 
 def arguments_for_training(arguments: list[str]) -> list[str]:
-    """The arguments that Hydra gets: those of the command line, and those that follow from them for this process.
+    """The arguments for Hydra: those of the command line, and the stored choices of a resumed run.
 
-    A resumed run may have keys that the default choices lack (`data.path`): each is set by force, and resuming refuses
-    those that the run lacks.
+    A resumed run may have keys that the default choices lack (`data.path`). They are set by force (`++`), and resuming
+    refuses keys that the run lacks. Raises UserError for resume= with -m.
     """
     if launch_rank() > 0:
         arguments = [*arguments, "hydra/job_logging=stderr"]
@@ -82,7 +82,7 @@ def arguments_for_training(arguments: list[str]) -> list[str]:
 
 
 def stored_choices(directory: Path) -> list[str]:
-    """A run's choices among what this installation's configuration brings to it, as overrides."""
+    """The stored choices of a run in the groups logger, callbacks and trainer, as overrides."""
     if not (directory / "config.yaml").is_file():
         return []
     stored = load_config(directory)

@@ -42,7 +42,7 @@ class Validation(NamedTuple):
 
 
 def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Race `cfg.repeats` times, with a new seed each; print the seconds to `cfg.target` BLEU.
+    """Race `cfg.repeats` times, with seeds 1, 2, …; print and return the seconds to `cfg.target` BLEU.
 
     `cfg.speedrun` is an experiment of train.py, which also gets the `data` settings. Nothing is cached. With `output`,
     write the result there and draw the curves beside it as .png. Raises UserError for an override without effect.
@@ -79,7 +79,7 @@ def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def draw_race(curves: Mapping[str, Sequence[Sequence[Validation]]], target: float) -> Figure:
-    """BLEU over the seconds since the start: a curve for each run, and a horizontal line at the target."""
+    """BLEU over the seconds since the start: a curve per run, and a horizontal line at the target."""
     lines = {
         f"{name}, seed {seed}": [([each.seconds for each in run], [each.bleu for each in run])]
         for name, runs in curves.items()
@@ -93,7 +93,7 @@ def draw_race(curves: Mapping[str, Sequence[Sequence[Validation]]], target: floa
 
 
 def validations(command: Sequence[str], name: str) -> list[Validation]:
-    """Run a process that prints each validation as a line of JSON, and say each on standard error.
+    """Run a process that prints validations as lines of JSON; return them, and report them on standard error.
 
     Raises UserError if it fails or prints none.
     """
@@ -127,7 +127,7 @@ def seconds_to(target: float, run: Sequence[Validation]) -> float | None:
 
 
 def race_lines(result: dict[str, Any]) -> str:
-    """A line for each program: seconds to the target and best BLEU of each round."""
+    """A line per program: seconds to the target and best BLEU of every round."""
     lines = []
     for name, seconds in result["seconds"].items():
         reached = [each for each in seconds if each is not None]

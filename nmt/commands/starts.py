@@ -1,4 +1,4 @@
-"""Start-ups of `train.py`, measured as processes of their own: of a configuration, and by the size of a corpus."""
+"""Measurement of the start-up of `train.py` in a new process: of a configuration, and by the size of a corpus."""
 
 import sys
 import tempfile
@@ -42,7 +42,7 @@ def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
 
 
 def for_train(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """What scripts/train.py is told: those of the overrides that it knows, and to end after its first step."""
+    """Arguments for scripts/train.py: the overrides that it knows, and settings that end it after its first step."""
     known = hydra.compose("train")
     arguments = [
         each
@@ -57,12 +57,12 @@ def for_train(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
 
 
 def cached_anew(cfg: DictConfig) -> bool:
-    """Whether text can be read again without asking the Hub for it."""
+    """True if a new cache needs no download from the Hub."""
     return "path" not in cfg or cfg.path is not None
 
 
 def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
-    """Print and return the costs of corpora of these sizes: preparation, memory, start-up, an epoch's batches.
+    """Print and return the costs of corpora of the sizes `cfg.corpora`: preparation, memory, start-up, batches.
 
     Raises UserError for an override that has no effect.
     """
@@ -84,7 +84,7 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def corpus_cost(cfg: DictConfig, settings: Sequence[str], num_pairs: int) -> dict[str, Any]:
-    """Training on `num_pairs` lines of two of the grammar's sentences: three starts, and an epoch's batches."""
+    """Costs of a corpus of `num_pairs` lines: three starts (first, cached, streamed), and an epoch's batches."""
     datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         text_bytes = measure.write_corpus(Path(directory) / "text", num_pairs)

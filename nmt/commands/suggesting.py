@@ -1,7 +1,7 @@
-"""The setting that a person meant: by its name in other programs, by its spelling, by the choice that it belongs to.
+"""Suggestions for unknown keys: by names in other programs, by spelling, by the choice that has the setting.
 
-`other_names.txt` has a line for each setting: what to give, and after a colon its names. A line is used if the command
-has the first setting of it.
+`other_names.txt` has a line per setting: the suggestion, a colon, and names in other programs. A line is used if the
+command has the first setting of its suggestion.
 """
 
 import functools
@@ -19,7 +19,7 @@ from nmt.config.commands import OF_TRAINING
 
 
 def suggest(key: str, command: str) -> str:
-    """What to add to "unknown key": `; did you mean 'model.size'?`, or the choice that has this setting."""
+    """The end of an "unknown key" message: `; did you mean 'model.size'?`, or the choice that has this setting."""
     known = settings_of(command)
     parent, _, name = key.rpartition(".")
     if any(each.lstrip("+").startswith((f"{parent}._target_=", "trusted=")) for each in sys.argv):
@@ -50,18 +50,18 @@ def _either(choices: list[str]) -> str:
 
 
 def other_names(command: str) -> Iterator[tuple[str, str]]:
-    """The names of settings in other programs, each with what to give instead."""
+    """Pairs of a name in other programs and the setting to suggest for it."""
     lines = Path(__file__).with_name("other_names.txt").read_text("utf-8").splitlines()
     for right, _, names in (
         line.partition(": ") for line in reversed(lines)
-    ):  # of two with a name, the upper is said
+    ):  # reversed, so that the upper line wins if two have a name
         if re.split("[=, ]", right)[0] in settings_of(command):
             yield from ((name, right) for name in names.split())
 
 
 @functools.cache
 def settings_of(command: str) -> dict[str, list[str]]:
-    """The settings and groups of a command, with the choices that bring a setting: `{"data.path": ["data=files"]}`."""
+    """The settings and groups of a command, with the choices that have the setting: `{"data.path": ["data=files"]}`."""
     found: dict[str, list[str]] = {key: [] for key, _, _ in read_settings(CONFIGS / f"{command}.yaml").rows}
     for group in groups_of(command):
         found[group] = []

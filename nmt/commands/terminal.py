@@ -1,4 +1,4 @@
-"""What a terminal gets: text of a run, from its vocabulary or its settings, is shown and never obeyed."""
+"""Escaping of control characters for the terminal, as text of a run could otherwise control it."""
 
 import io
 import logging
@@ -16,14 +16,14 @@ class _Terminal(io.TextIOWrapper):
 
 
 def escape_controls() -> None:
-    """Write control characters to standard output as escapes (`\\x1b`) if it is a terminal. A file gets them raw."""
+    """Write control characters to standard output as escapes (`\\x1b`) if it is a terminal, else unchanged."""
     if sys.stdout.isatty():
         stream = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115
         sys.stdout = _Terminal(stream, encoding="utf-8", errors=sys.stdout.errors, line_buffering=True)
 
 
 class OneLine(logging.Formatter):
-    """Messages as one printable line each."""
+    """Formats a message as one printable line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))

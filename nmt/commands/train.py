@@ -23,7 +23,7 @@ from nmt.training.train import resume_run, silence_warnings, train
 
 
 def main(cfg: DictConfig) -> float | None:
-    """Train, or resume, and return the best validation score of a new run, by which a search goes on."""
+    """Train or resume a run; return the best validation score of a new run, which hyper-parameter search needs."""
     silence_warnings()
     with _run_directory(cfg) as run_dir:
         try:
@@ -46,11 +46,11 @@ def main(cfg: DictConfig) -> float | None:
 
 @contextlib.contextmanager
 def _run_directory(cfg: DictConfig) -> Iterator[Path]:
-    """Hold the directory of the run, put it into `cfg`, and write its train.log."""
+    """Lock the directory of the run, put it into `cfg`, and write its train.log."""
     if cfg.resume is not None:
         place, is_named = Path(cfg.resume), True
     else:
-        # A relative one could be mistaken for a setting's value
+        # Absolute: a relative path could equal the value of another setting
         place, is_named = Path(to_absolute_path(cfg.run_dir)), not OmegaConf.is_interpolation(cfg, "run_dir")
     with contextlib.ExitStack() as stack:
         if launch_rank() == 0:

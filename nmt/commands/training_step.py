@@ -15,7 +15,7 @@ from nmt.training.schedules import constant
 
 
 def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> TrainingStep:
-    """The training step of a configuration: a newly initialised model and its optimizer."""
+    """The training step of a configuration, with a newly initialised model."""
     torch.manual_seed(cfg.seed)
     module = TranslationModule(
         build_translator(cfg.model, tokenizer, trusted=cfg.trusted),
