@@ -1,4 +1,4 @@
-"""Synthetic corpora of any size from the grammar's sentences, and processes measured in time and memory."""
+"""Synthetic corpora of any size from the grammar's sentences, and the time and memory of a process."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from nmt.data import grammar
 from nmt.errors import UserError
 from nmt.training.memory import held_memory
 
-_POOL = 20_000  # sentences of the grammar; a line has two of them
+_POOL = 20_000  # sentences of the grammar; a line has two
 _SECONDS_A_SAMPLE = 0.05
 
 
@@ -27,7 +27,7 @@ class Start(NamedTuple):
 def write_corpus(directory: Path, num_pairs: int, *, num_held_out: int = 300, seed: int = 1) -> int:
     """Write train, val and test in English and Vietnamese; returns the size of train in bytes.
 
-    A line has two sentences drawn from a pool, which gives millions of different lines in seconds.
+    A line has two sentences drawn from a pool, so that millions of different lines take only seconds.
     """
     rng = random.Random(seed)
     pool = [grammar.sentence(rng, max_words=30) for _ in range(_POOL)]
@@ -48,7 +48,7 @@ def safe_environment() -> dict[str, str]:
 
 
 def watch(command: Sequence[str], what: str) -> Start:
-    """Run a process to its end and measure it. Raises UserError with the last line of stderr if it fails."""
+    """Run a process to its end and measure it. Raises UserError with the last line of stderr if the process fails."""
     started, peak = time.perf_counter(), 0
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=safe_environment())

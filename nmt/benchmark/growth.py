@@ -1,4 +1,4 @@
-"""Measurement of growing cost: synthetic batches of any length and vocabulary, and slopes on logarithmic axes."""
+"""Synthetic batches of any length and vocabulary, and exponents of growing cost (slopes on logarithmic axes)."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ SPECIAL_IDS = {"pad_id": 0, "bos_id": 2, "eos_id": 3}
 
 
 def made_up_batch(ids: Tensor) -> Batch:
-    """The batch of random pieces `ids` [B, 2, L], source and target; sets the last piece to the end of sentence."""
+    """The batch of random pieces `ids` [B, 2, L], source and target, whose last piece is set to end of sentence."""
     ids[..., -1] = SPECIAL_IDS["eos_id"]
     src, tgt = ids.unbind(dim=1)
     bos = torch.full_like(tgt[:, :1], SPECIAL_IDS["bos_id"])

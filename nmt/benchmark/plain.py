@@ -1,7 +1,7 @@
 """A plain PyTorch translator in one file: the baseline of `benchmark.py speedrun=…`.
 
-It is a GRU encoder-decoder with general attention (Luong et al. 2015), made of torch's own layers and trained by Adam
-with a cosine schedule on batches of tokens. It uses only the text of this package, none of its code.
+It is a GRU encoder-decoder with general attention (Luong et al. 2015), made of torch's layers and trained by Adam with
+a cosine schedule on batches of tokens. It uses only the text of this package, none of its code.
 """
 
 import json
@@ -23,7 +23,7 @@ PAD, UNK, BOS, EOS = range(4)
 
 
 class Recipe(NamedTuple):
-    """Sizes and rates of experiment=multi30k_fast. max_tokens counts pieces."""
+    """Sizes and rates of experiment=multi30k_fast. max_tokens: pieces per batch and side."""
 
     vocab_size: int = 4000
     size: int = 256
@@ -50,7 +50,7 @@ class PlainTranslator(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def encode(self, src: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """For src [B, S]: states [B, S, H], the padding mask [B, 1, S], and the decoder's first state [1, B, H]."""
+        """For src [B, S]: states [B, S, H], padding mask [B, 1, S] (True: padding), first decoder state [1, B, H]."""
         lengths = (src != PAD).sum(dim=1).cpu()
         packed = pack_padded_sequence(
             self.dropout(self.embedding(src)), lengths, batch_first=True, enforce_sorted=False
@@ -60,7 +60,7 @@ class PlainTranslator(nn.Module):
         return states, (src == PAD)[:, None], torch.tanh(self.bridge(torch.cat(list(last), dim=-1)))[None]
 
     def decode(self, tgt: Tensor, states: Tensor, padding: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [B, T, V] of the piece after each of tgt [B, T], and the last state."""
+        """Logits [B, T, V] of the next piece after every position of tgt [B, T], and the last state."""
         outputs, hidden = self.decoder(self.dropout(self.embedding(tgt)), hidden)
         scores = outputs @ self.general(states).transpose(1, 2)
         context = scores.masked_fill(padding, -torch.inf).softmax(dim=-1) @ states
@@ -82,7 +82,7 @@ class PlainTranslator(nn.Module):
 
 
 def batches(pairs: Sequence[tuple[list[int], list[int]]], max_tokens: int) -> Iterator[list[int]]:
-    """Batches of indices of pairs of similar length, at most max_tokens padded pieces per side, in random order."""
+    """Batches of indices of pairs with similar lengths, at most max_tokens padded pieces per side, in random order."""
     order = sorted(range(len(pairs)), key=lambda n: (len(pairs[n][1]), len(pairs[n][0]), random.random()))
     dealt: list[list[int]] = [[]]
     longest = 0

@@ -1,11 +1,10 @@
 """The matrix products of a training step, and the time that this machine takes for them alone.
 
-    efficiency = seconds of a step's matrix products by themselves / seconds of the whole step
+    efficiency = seconds of the matrix products of a step alone / seconds of the whole step
 
-The products are those of the forward pass, `C = A B`, and the two that each of them needs for the gradient,
-`dA = dC B^T` and `dB = A^T dC`. They are measured in their own shapes, again and again on operands in cache. An
-efficiency of 1 is therefore the best that code around these products can reach; to join many small products into a
-large one can do better.
+A product `C = A B` of the forward pass needs two more for the gradient: `dA = dC B^T` and `dB = A^T dC`. All are
+measured with their shapes, repeatedly on operands in cache. So 1 is the best efficiency with these products; joining
+many small products into a large one can do better.
 """
 
 import statistics
@@ -23,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nmt.benchmark.steps import TrainingStep, stopwatch
 from nmt.data.batching import Batch
 
-_MOST_CALLS, _ROUND_SECONDS = 10, 0.0004  # in a round, for one shape
+_MOST_CALLS, _ROUND_SECONDS = 10, 0.0004  # per round of a shape
 _MOST_ROUNDS, _ENOUGH_SECONDS = 5, 0.02
 
 
@@ -37,7 +36,7 @@ class Product(NamedTuple):
     dtype: torch.dtype
 
     def with_gradients(self) -> tuple["Product", "Product", "Product"]:
-        """Itself, `dA = dC B^T` and `dB = A^T dC`."""
+        """The product, `dA = dC B^T` and `dB = A^T dC`."""
         num, rows, inner, columns, dtype = self
         return (
             self,
@@ -47,7 +46,7 @@ class Product(NamedTuple):
 
 
 class _Recorder(TorchDispatchMode):
-    """Counts the products that are computed, by their shapes."""
+    """Counts the computed products by shape."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,14 +64,14 @@ class _Recorder(TorchDispatchMode):
 
 
 def count_products(run: Callable[[], Any]) -> Counter[Product]:
-    """The matrix products of `run()`, on whichever device, with how often each is called for.
+    """The matrix products of `run()`, with the number of calls, on any device.
 
-    Fused kernels (an LSTM of oneDNN, all recurrence of cuDNN, fused attention) would hide theirs: here they
-    are taken apart. Attention counts as a whole [T, S] where a fused kernel may leave out what a mask hides.
+    Fused kernels that hide their products (oneDNN's LSTM, cuDNN's recurrence, fused attention) are switched off.
+    Attention counts the whole [T, S], although a fused kernel may skip masked parts.
     """
     recorder = _Recorder()
     with (
-        warnings.catch_warnings(action="ignore"),  # setting oneDNN's flag speaks of GPUs that are not there
+        warnings.catch_warnings(action="ignore"),  # setting oneDNN's flag warns of missing GPUs
         torch.backends.mkldnn.flags(enabled=False),
         torch.backends.cudnn.flags(enabled=False),
         sdpa_kernel(SDPBackend.MATH),
@@ -83,16 +82,19 @@ def count_products(run: Callable[[], Any]) -> Counter[Product]:
 
 
 def products_of(step: TrainingStep, batches: Iterable[Batch]) -> Counter[Product]:
-    """The forward products of a training step on each of `batches`; what is computed twice counts once."""
+    """The forward products of a training step on `batches`. Layers that are computed again for gradients count once."""
     products: Counter[Product] = Counter()
     for batch in batches:
-        with torch.random.fork_rng(), torch.no_grad():  # a forward pass may compute gradients beside it
+        with (
+            torch.random.fork_rng(),
+            torch.no_grad(),
+        ):  # a forward pass of a fused kernel may compute gradients too
             products += count_products(partial(step.loss, batch))
     return products
 
 
 def products_seconds(products: Mapping[Product, int], device: torch.device) -> float:
-    """Seconds that the forward products and those for their gradients take by themselves."""
+    """Seconds of the forward products and of the products for their gradients, measured alone."""
     return sum(
         count * sum(_seconds_a_call(part, device) for part in product.with_gradients())
         for product, count in products.items()
@@ -100,7 +102,7 @@ def products_seconds(products: Mapping[Product, int], device: torch.device) -> f
 
 
 def _seconds_a_call(product: Product, device: torch.device) -> float:
-    """The median over a few rounds of the mean seconds of a call: an interrupted round does not count."""
+    """Seconds of a call: the median of the means of a few rounds, so that an interrupted round does not count."""
     num, rows, inner, columns, dtype = product
     left = torch.ones(num, rows, inner, dtype=dtype, device=device)
     right = torch.ones(num, inner, columns, dtype=dtype, device=device)

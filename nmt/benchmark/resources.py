@@ -1,4 +1,4 @@
-"""The memory that work takes."""
+"""Measurement of peak memory."""
 
 import gc
 import threading
@@ -12,9 +12,9 @@ from nmt.training.memory import give_back, held_memory
 
 
 def peak_memory_of(work: Callable[[], Any], device: torch.device) -> int:
-    """The most bytes held during `work()` beyond those held before: of the GPU, else of the process (sampled).
+    """Peak memory of `work()` in bytes, above the memory held before: of the GPU, else of the process (sampled).
 
-    `work` runs once before it is watched, so that what libraries keep for themselves is not counted.
+    `work` runs once before the measurement, so that memory that libraries keep does not count.
     """
     work()
     gc.collect()
@@ -31,7 +31,7 @@ def peak_memory_of(work: Callable[[], Any], device: torch.device) -> int:
 
 @contextmanager
 def _sample_memory() -> Iterator[list[int]]:
-    """A list that grows every millisecond by what this process holds."""
+    """A list to which the memory of this process, in bytes, is appended every millisecond."""
     samples, left = [held_memory()], threading.Event()
 
     def sample() -> None:

@@ -70,7 +70,7 @@ def train_seconds(step: TrainingStep, batches: Sequence[Batch]) -> float:
 def decode_seconds(
     translator: Translator, sources: Sequence[Tensor], *, beam_size: int, length: int
 ) -> float:
-    """Seconds to translate each of `sources` [B, S]. Every translation has `length` pieces, whatever the weights."""
+    """Seconds to translate all `sources` [B, S]. All translations have `length` pieces, whatever the weights."""
     translator.eval()
     with stopwatch(sources[0].device) as seconds:
         for src in sources:
@@ -85,7 +85,7 @@ def decode_seconds(
 
 
 def first(batches: Iterable[Batch], num_batches: int, device: torch.device) -> list[Batch]:
-    """The first of `batches`, on `device`."""
+    """The first `num_batches` of `batches`, on `device`."""
     return [
         Batch(*(None if part is None else part.to(device) for part in batch))  # type: ignore[arg-type]
         for batch in itertools.islice(batches, num_batches)
@@ -93,18 +93,18 @@ def first(batches: Iterable[Batch], num_batches: int, device: torch.device) -> l
 
 
 def in_turns(batches: Sequence[Batch], num_turns: int, num_batches: int) -> list[list[Batch]]:
-    """`num_batches` of `batches` for each turn: new ones while there are any, then again from the first."""
+    """`num_batches` of `batches` per turn: new batches while there are any, then again from the first."""
     endless = itertools.cycle(batches)
     return [list(itertools.islice(endless, min(num_batches, len(batches)))) for _ in range(num_turns)]
 
 
 def num_target_tokens(batches: Iterable[Batch], pad_id: int) -> int:
-    """The number of target pieces, with the end of sentence, without padding."""
+    """The number of target pieces, end of sentence included, without padding."""
     return sum(int(padding_mask(batch.tgt_out, pad_id).sum()) for batch in batches)
 
 
 def sampler_cost(sampler: TokenBatchSampler, rows: Dataset) -> dict[str, float]:
-    """For an epoch's batches: their number, seconds to form them, bytes per pair, and pairs loaded per second."""
+    """Costs of an epoch's batches: number, seconds to form them, bytes per pair, and pairs loaded per second."""
     started = time.perf_counter()
     num_batches = len(sampler)
     dealt = time.perf_counter()
@@ -119,7 +119,7 @@ def sampler_cost(sampler: TokenBatchSampler, rows: Dataset) -> dict[str, float]:
 
 
 class Leave(Callback):
-    """Ends the process after the first batch, for runs whose start-up is measured."""
+    """Ends the process after the first batch, to measure the start-up of a run."""
 
     def on_train_batch_end(self, *_: Any) -> None:
         os._exit(0)

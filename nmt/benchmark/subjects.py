@@ -1,4 +1,4 @@
-"""A variant that is measured in turns with others."""
+"""A variant of a benchmark, measured in turns with other variants."""
 
 import copy
 import itertools
@@ -19,10 +19,10 @@ from nmt.models.base import Translator
 
 
 class Decoding(NamedTuple):
-    """How a variant translates.
+    """The decoding settings of a variant.
 
-    num_batches: how many batches' sources. length: the pieces of each translation. prepare: applied to a copy of the
-    model before, where it does not translate as it trains.
+    num_batches: number of batches to translate. length: pieces per translation. prepare: changes a copy of the model
+    for decoding, such as to int8; None if the model decodes as it trains.
     """
 
     num_batches: int
@@ -32,9 +32,9 @@ class Decoding(NamedTuple):
 
 
 class Subject:
-    """A model that trains on the batches of one turn after the other, and what was measured of it.
+    """A variant that trains on the batches of its turns, and its measurements.
 
-    build: makes the model with its first weights, the same each time.
+    build: makes the model and its training step, with the same first weights at every call.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Subject:
         self.step = build()
 
     def take_turn(self, turn: int, loader: Iterable[Batch]) -> None:
-        """Measure everything once, on the batches of this turn; the first, turn 0, does not count.
+        """Measure everything once, on the batches of this turn. Turn 0 does not count.
 
-        The products are measured after the training: to prepare the libraries for new shapes is a part of training.
+        The products are measured after training, because preparing the libraries for new shapes is part of training.
         """
         batches = self.turns[turn]
         if self.device.type == "cuda":
-            train_seconds(self.step, batches)  # records what is recorded: a long training does so once
+            train_seconds(self.step, batches)  # records the CUDA graphs, which a long training does once
         seconds = train_seconds(self.step, batches)
         alone = products_seconds(products_of(self.step, batches), self.device)
         waiting = self._waiting_seconds(loader, len(batches))
@@ -77,7 +77,7 @@ class Subject:
                 self.figures.setdefault(key, []).append(value)
 
     def _decoder(self) -> Translator:
-        """The model with the weights that it has now, as it translates."""
+        """The model with its current weights, prepared for decoding."""
         translator = self.step.module.translator
         if self.decoding.prepare is None:
             return translator
@@ -90,7 +90,7 @@ class Subject:
             return decode_seconds(translator, sources, beam_size=beam_size, length=self.decoding.length)
 
     def _waiting_seconds(self, loader: Iterable[Batch], num_batches: int) -> float:
-        """Seconds to get so many batches from the loader and to bring them to the device."""
+        """Seconds to load `num_batches` batches and move them to the device."""
         started = time.perf_counter()
         first(loader, num_batches, self.device)
         return time.perf_counter() - started

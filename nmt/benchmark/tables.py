@@ -27,7 +27,7 @@ COSTS_OF_CORPORA = ("pairs prepared/s", "streamed start: memory, MiB", "streamed
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
-    """The median of repeated measurements, with their range."""
+    """Median, range and values of repeated measurements."""
     return {
         "median": statistics.median(values),
         "min": min(values),
@@ -37,12 +37,12 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
 
 
 def paired_ratio(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
-    """The ratios to a baseline that was measured in the same turns, turn by turn."""
+    """Summary of the ratios to a baseline in the same turns."""
     return summary([value / base for value, base in zip(values, baseline, strict=True)])
 
 
 def measurement_tables(result: dict[str, Any]) -> str:
-    """All measurements as tables: values of each variant, and their ratios to the first."""
+    """All measurements as tables: the values of the variants, and their ratios to the first variant."""
     variants = result["variants"]
     sections = [_facts(result), _measures(variants)]
     if len(variants) > 1:
@@ -53,8 +53,8 @@ def measurement_tables(result: dict[str, Any]) -> str:
 def ratio_table(before: dict[str, Any], after: dict[str, Any]) -> str:
     """Ratios after / before of the medians of two results, for the variants that both have.
 
-    The range of a ratio is from min(after) / max(before) to max(after) / min(before). Raises ValueError if there is no
-    such variant.
+    The range of a ratio is from min(after) / max(before) to max(after) / min(before). Raises ValueError if no variant
+    is in both.
     """
     common = [name for name in after["variants"] if name in before["variants"]]
     if not common:
@@ -107,7 +107,7 @@ def corpora_table(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def growth_tables(result: Mapping[str, Any]) -> str:
-    """A table per axis: the costs at each value, and the exponent of the seconds per item from the previous value."""
+    """A table per axis: the costs at every value, and the exponent of the seconds per item from the previous value."""
     sections = [_machine(result)]
     for axis, points in result["growth"].items():
         header, *rows = growth_rows(axis, points)
@@ -116,7 +116,7 @@ def growth_tables(result: Mapping[str, Any]) -> str:
 
 
 def growth_rows(axis: str, points: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """The header and the rows of the table of an axis."""
+    """The header and rows of the table of an axis."""
     slopes = exponents([(each["value"], 1 / each["per_second"]["median"]) for each in points])
     costs = COSTS_OF_CORPORA if axis == "corpora" else COSTS
     rows = [[AXES[axis], *costs, "exponent of seconds"]]
@@ -130,7 +130,7 @@ def growth_rows(axis: str, points: Sequence[Mapping[str, Any]]) -> list[list[str
 def growth_curves(
     axes: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """The points (value, cost) of each curve, by axis label and name of the cost."""
+    """The points (value, cost) of every curve, by axis label and name of the cost."""
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for axis, points in axes.items():
         names = COSTS_OF_CORPORA if axis == "corpora" else COSTS
