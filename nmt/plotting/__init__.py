@@ -1,6 +1,6 @@
-"""Pictures of attention and of scores: functions from plain data to a figure or a page, and files of them.
+"""Plots of attention and scores: functions from plain data to figures and pages, and functions that write them.
 
-Figures are drawn without pyplot, which would keep them all in memory. Matplotlib is imported with the first picture.
+Figures are drawn without pyplot, which would keep them in memory. Matplotlib is imported at the first use.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Line plots: BLEU by sentence length and learning curves of systems of runs, and the growth of costs."""
+"""Line plots: BLEU by sentence length, learning curves, and the growth of costs."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
@@ -27,10 +27,10 @@ def bleu_by_length(
     num_sentences: Sequence[int],
     units: str = "words",
 ) -> Figure:
-    """BLEU of the runs of each system for each bucket of sentence lengths in `units` (in the manner of Bahdanau et al.
-    2015, figure 2).
+    """BLEU of the runs of all systems by sentence length (as in Bahdanau et al. 2015, figure 2).
 
-    `buckets` are labels such as "1-10", from short to long; NaN is a bucket without sentences and leaves a gap.
+    buckets: labels of lengths in `units`, as "1-10", from short to long. systems: the scores of runs by bucket, NaN for
+    a bucket without sentences, which leaves a gap.
     """
     positions = range(len(buckets))
     curves = {name: [(positions, scores) for scores in runs] for name, runs in systems.items()}
@@ -43,16 +43,16 @@ def bleu_by_length(
 
 
 def learning_curves(systems: Mapping[str, Sequence[Curve]], *, ylabel: str, xlabel: str = "step") -> Figure:
-    """(steps, values) of the runs of each system, or what xlabel says in place of steps."""
+    """Curves (steps, values) of the runs of all systems. xlabel: label of the x axis, if it is not steps."""
     figure, axes = _lines(systems, ylabel)
     axes.set_xlabel(xlabel)
     return figure
 
 
 def growth_panels(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> Figure:
-    """Costs in panels, two in a row: the curves (value, cost) of each by their names. All axes are logarithmic.
+    """Curves (value, cost) by panel and name, two panels in a row. All axes are logarithmic.
 
-    A straight line is a power law; where its slope changes, something else begins to cost.
+    A straight line is a power law. Its slope changes at the value from which another cost dominates.
     """
     columns = min(2, len(panels))
     rows = -(-len(panels) // 2)
@@ -71,11 +71,11 @@ def growth_panels(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]
 
 
 def _lines(systems: Mapping[str, Sequence[Curve]], ylabel: str) -> tuple[Figure, Axes]:
-    """Draw the curve of each system; of several, their mean, a band of a standard deviation and each as a thin line.
+    """Draw the curve of every system; for several runs, their mean, a band of ± a standard deviation, and thin lines.
 
-    A system's colour follows from its place.
+    The position of a system determines its colour.
     """
-    # The legend stands below, where it covers no line, and names of any length have room.
+    # The legend is below the axes: it covers no line, and has room for names of any length.
     figure = Figure(dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -103,7 +103,7 @@ def _lines(systems: Mapping[str, Sequence[Curve]], ylabel: str) -> tuple[Figure,
 
 
 def _mean(curves: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64], NDArray[np.float64]]:
-    """The steps that all curves reach, with mean and sample standard deviation. Between steps a curve is straight."""
+    """The steps that all curves reach, with mean and sample standard deviation. Curves are linear between steps."""
     start, end = max(steps[0] for steps, _ in curves), min(steps[-1] for steps, _ in curves)
     reached = sorted({step for steps, _ in curves for step in steps if start <= step <= end})
     values = np.array([np.interp(reached, *curve) for curve in curves])
@@ -111,7 +111,7 @@ def _mean(curves: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64], ND
 
 
 def _plot(axes: Axes, number: int, xs: Sequence[float], ys: Sequence[float], **more: Any) -> Line2D:
-    """The curve of this number, which its colour, dashes and marks follow from."""
+    """Draw a curve. `number` determines its colour, dashes and marks."""
     [line] = axes.plot(
         xs,
         ys,

@@ -1,4 +1,4 @@
-"""Writing figures, animations and pages to files, and figures as pixels."""
+"""Writing of figures, animations and pages to files, and conversion of figures to pixels."""
 
 import io
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ def to_png(figure: Figure, path: str | Path) -> None:
 
 
 def to_svg(figure: Figure, path: str | Path) -> None:
-    """Write a figure as SVG, the same bytes for the same figure.
+    """Write a figure as SVG, deterministically.
 
-    Words become paths, which look alike everywhere and keep the size that the layout measured.
+    Words become paths, which look the same everywhere and keep the size measured by the layout.
     """
     write_together({Path(path): svg(figure)})
 
@@ -35,19 +35,19 @@ def svg(figure: Figure) -> bytes:
 
 
 def to_pdf(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PDF, the same bytes for the same figure, with its fonts as TrueType, as publishers ask."""
+    """Write a figure as PDF, deterministically, with TrueType fonts, which publishers require."""
     write_together({Path(path): _content(figure, "pdf", {"pdf.fonttype": 42}, {"CreationDate": None})})
 
 
 def _content(figure: Figure, kind: str, settings: dict[str, Any], metadata: Any = None) -> bytes:
-    content = io.BytesIO()  # libraries that write files themselves do not say why the disk refused
+    content = io.BytesIO()  # not a file: `write_together` reports errors of the disk better than libraries do
     with log_missing_glyphs(), matplotlib.rc_context(settings):
         figure.savefig(content, format=kind, metadata=metadata)
     return content.getvalue()
 
 
 def to_gif(pictures: Sequence[Path], path: str | Path, *, seconds_per_frame: float) -> None:
-    """Write PNG files as an animation without end, in order; smaller ones are white at the right and below."""
+    """Write PNG files as an endless animation. Smaller pictures are padded with white at the right and below."""
     frames = [Image.open(each).convert("RGB") for each in pictures]
     width, height = max(each.width for each in frames), max(each.height for each in frames)
     first, *rest = (

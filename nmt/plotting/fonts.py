@@ -19,24 +19,24 @@ SCRIPTS = (
     *("Arabic", "Armenian", "Bengali", "Devanagari", "Ethiopic", "Georgian", "Gujarati", "Gurmukhi"),
     *("Hebrew", "Kannada", "Khmer", "Lao", "Malayalam", "Myanmar", "Sinhala", "Tamil", "Telugu", "Thai"),
 )
-# Fonts to fall back on, in order, where DejaVu Sans (Latin, Greek, Cyrillic, Vietnamese) has no glyph.
+# Fonts to try, in order, if DejaVu Sans (Latin, Greek, Cyrillic, Vietnamese) has no glyph.
 FALLBACKS = (
     *("Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
     *("Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Arial Unicode MS", "Noto Sans"),
     *(f"Noto Sans {script}" for script in SCRIPTS),
     "Unifont",
 )
-_reported: set[str] = set()  # characters without a glyph, each said once a process and not once a picture
+_reported: set[str] = set()  # characters without a glyph, reported once per process, not once per picture
 
 
 def font_families() -> list[str]:
-    """DejaVu Sans, which comes with matplotlib, then what this machine has for other scripts."""
+    """DejaVu Sans, which comes with matplotlib, then the installed fonts for other scripts."""
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return ["DejaVu Sans", *(name for name in FALLBACKS if name in installed)]
 
 
 def extent(figure: Figure, text: str, style: dict[str, Any]) -> tuple[float, float]:
-    """Inches that a text reaches to the right of its anchor and above it."""
+    """Inches by which a text extends to the right of its anchor and above it."""
     canvas = figure.canvas
     assert isinstance(canvas, FigureCanvasAgg)
     drawn = figure.text(0, 0, text, **style)
@@ -47,7 +47,7 @@ def extent(figure: Figure, text: str, style: dict[str, Any]) -> tuple[float, flo
 
 @contextmanager
 def log_missing_glyphs() -> Iterator[None]:
-    """Characters that no font has become one message, which says what to install; other warnings stay warnings."""
+    """Log one message for all characters without a glyph, with fonts to install; other warnings stay warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", message="Glyph .* missing")
         yield

@@ -1,8 +1,8 @@
-"""Heatmaps of attention weights: of one sentence, and of each of its layers and heads.
+"""Heatmaps of attention weights of a sentence, as one grid or a grid per layer and head.
 
-White is 0 and dark blue is 1; gold links are outlined. Lengths are in inches, from the top left corner. Sizes
-follow from what the words measure, so that no label is cut off or covers another; of a word of more than
-`LONGEST_LABEL` characters both ends are shown.
+White is 0 and dark blue is 1; gold links are outlined. Lengths are in inches, from the top left corner. Sizes follow
+from the measured words, so that no label is cut off or covers another. A word of more than `LONGEST_LABEL` characters
+is shortened in the middle.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,10 +19,10 @@ from nmt.alignment import Links
 from nmt.plotting.fonts import extent, font_families, log_missing_glyphs
 from nmt.plotting.sentence import drawable, fitting, shorten
 
-CELL = 0.42  # a word, in a picture of one sentence; shrinking where it is long
-LARGEST_CELL_IN_GRID, SMALLEST_CELL_IN_GRID = 0.22, 0.12  # at the smallest, words can still be read
-LONGEST_SIDE = 14.0  # of all cells together, unless they are at their smallest
-MARGIN = 0.12  # around the whole
+CELL = 0.42  # side of a cell in `heatmap`; smaller if the sentence is long
+LARGEST_CELL_IN_GRID, SMALLEST_CELL_IN_GRID = 0.22, 0.12  # in `head_grid`; words are readable at the smallest
+LONGEST_SIDE = 14.0  # of all cells together, unless a cell has the smallest size
+MARGIN = 0.12  # around the figure
 GAP = 0.15  # between small grids
 LABEL_GAP = 0.05  # between a word and the cells
 HEADING_GAP = 0.1  # below a heading
@@ -41,9 +41,8 @@ def heatmap(
 ) -> Figure:
     """Weights [T, S] as a grid: source along the top, target down the side.
 
-    Each cell says its weight, in hundredths, where there is room. `gold` links (source, target) are outlined.
-    The figure grows with the sentence and with its longest words. Raises ValueError where the labels do not fit
-    the weights.
+    If there is room, cells have their weight in hundredths. `gold` links (source, target) are outlined. The figure
+    grows with the sentence and with its longest words. Raises ValueError if the labels do not fit the weights.
     """
     values = fitting(weights, source, target)
     cell = min(CELL, LONGEST_SIDE / max(1, *values.shape))
@@ -51,9 +50,7 @@ def heatmap(
 
 
 def confusion_heatmap(labels: Sequence[str], counts: Any) -> Figure:
-    """Counts [C, C + 1] of labels (rows) and what they were taken for (columns, the last is no label), as shares of
-    rows.
-    """
+    """Confusion matrix with rows divided by their sums. counts [C, C + 1]: labels by outputs, the last no label."""
     table = np.asarray(counts, dtype=np.float64)
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     title = f"rows: {int(table.sum())} references; columns: what was written"
@@ -61,7 +58,7 @@ def confusion_heatmap(labels: Sequence[str], counts: Any) -> Figure:
 
 
 def measure_grid(values: Any, name: str) -> Figure:
-    """A measure of heads [L, K], as entropy: white is the smallest of its values, dark blue the largest."""
+    """A measure of heads [L, K], as entropy: white is the smallest value, dark blue the largest."""
     table = np.asarray(values, dtype=np.float64)
     num_layers, num_heads = table.shape
     figure = Figure(figsize=(1 + 0.6 * num_heads, 0.8 + 0.4 * num_layers), dpi=DPI, layout="constrained")
@@ -86,10 +83,10 @@ def head_grid(
     title: str | None = None,
     gold: Iterable[tuple[int, int]] | None = None,
 ) -> Figure:
-    """Weights [L, K, T, S] as L rows of K small grids, one a head; words stand at the outer ones only.
+    """Weights [L, K, T, S] as L rows of K small grids, with words at the first row and column only.
 
-    Layers and heads are counted from 0, as settings count them. Raises ValueError where the weights have
-    other dimensions or the labels do not fit them.
+    Layers and heads are counted from 0, as in settings. Raises ValueError if the weights have other dimensions or the
+    labels do not fit.
     """
     values = np.asarray(weights, dtype=np.float64)
     if values.ndim != 4 or 0 in values.shape[:2]:
@@ -113,7 +110,7 @@ def _grid(
     *,
     cell: float,
 ) -> Figure:
-    """Grids (heading, weights) of the same words, which stand above the first row and beside the first column."""
+    """Draw grids (heading, weights) of the same words, with words above the first row and beside the first column."""
     figure = Figure(dpi=DPI)
     FigureCanvasAgg(figure)
     source, target = ([shorten(drawable(word)) for word in words] for words in (source, target))
@@ -186,7 +183,7 @@ def _draw(
         outline = Rectangle((i - 0.5, j - 0.5), 1, 1, fill=False, edgecolor="tab:orange")
         outline.set_linewidth(1.6 if cell >= SMALLEST_CELL_WITH_VALUES else 0.9)
         axes.add_patch(outline)
-        outline.set_clip_on(False)  # else half of the line is lost at the grid's edge
+        outline.set_clip_on(False)  # else half of the line is cut off at the edge of the grid
         outline.set_zorder(3)
 
 
@@ -201,7 +198,7 @@ def _write_values(axes: Axes, values: NDArray[np.float64], cell: float) -> None:
 
 
 def _word_style(cell: float) -> dict[str, Any]:
-    font_size = min(10.0, 44 * cell)  # at 1.2 points a line, 60 would touch
+    font_size = min(10.0, 44 * cell)  # a line takes 1.2 font sizes: lines would touch at 60 * cell
     return {"fontsize": font_size, "parse_math": False, "fontfamily": font_families()}
 
 

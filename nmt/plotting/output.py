@@ -1,4 +1,4 @@
-"""Several sentences as files: a picture each, or one interactive page."""
+"""Writing of several sentences as pictures or as an interactive page."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def picture(sentence: Sentence) -> Figure:
-    """The heatmap of a sentence; of a document its sentences and words, shaded."""
+    """The heatmap of a sentence; for a document, its shaded sentences and words."""
     if SEPARATOR in sentence.source:
         return document(sentence.weights, sentence.source, sentence.target, title=sentence.title)
     weights, source, target, title, gold, _ = crop(sentence)
@@ -25,7 +25,7 @@ def picture(sentence: Sentence) -> Figure:
 
 
 def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path) -> None:
-    """Write the picture of each sentence as `line_NUMBER.png` and `.svg` into a directory."""
+    """Write the pictures of sentences as `line_NUMBER.png` and `.svg` into a directory."""
     for number, each in sentences.items():
         figure = picture(each)
         name = Path(directory) / f"line_{number:05d}"
@@ -34,9 +34,9 @@ def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path) -> 
 
 
 class Page:
-    """The sentences of an interactive page: the first ones, with at most `MOST_OF_PAGE` weights in all.
+    """The sentences of an interactive page: the first, with about `MOST_OF_PAGE` weights at most.
 
-    A browser has to lay out a cell for each weight; `left_out` counts the sentences beyond.
+    A browser lays out a cell per weight. `left_out` counts the sentences after that limit.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Page:
         else:
             sentence = crop(sentence)
             members = [sentence]
-        # A label is as much to lay out as a few weights.
+        # A label costs as much layout as a few weights.
         self._num_weights += sum((len(each.source) + 4) * (len(each.target) + 4) for each in members)
         if self.left_out or self._num_weights > MOST_OF_PAGE:
             self.left_out += 1
@@ -60,7 +60,7 @@ class Page:
         return True
 
     def write(self, path: str | Path, *, title: str, languages: tuple[str, str] | None) -> None:
-        """Write the page, which says at its end what was left out; `languages` are those of source and target."""
+        """Write the page, with the number of left-out sentences at its end. languages: of source and target."""
         note = None
         if self.left_out:
             note = f"{self.left_out} more sentences are left out: a page has room for about {MOST_OF_PAGE:,} weights"

@@ -1,4 +1,4 @@
-"""A sentence pair with the attention between its words, and labels for its words."""
+"""A sentence pair with the attention between its words, and checks and shortening of weights and labels."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,9 @@ LONGEST_LABEL = 40  # characters
 
 
 class Sentence(NamedTuple):
-    """Weights [T, S] between S source and T target labels; `gold` has links (source, target), both from 0.
+    """Weights [T, S] between S source and T target labels.
 
-    note: a line of text that a page shows below the title.
+    gold: links (source, target), counted from 0. note: a line of text that a page shows below the title.
     """
 
     weights: Any
@@ -25,7 +25,7 @@ class Sentence(NamedTuple):
 
 
 class SentenceGroup(NamedTuple):
-    """Sentences that a page shows together: beside each other, or as a series, one at a time, with a slider."""
+    """Sentences that a page shows together: side by side, or as a series with a slider."""
 
     title: str
     sentences: Sequence[Sentence]
@@ -37,7 +37,7 @@ MOST_OF_SENTENCE = 160_000  # weights that are drawn: 400 words by 400
 
 
 def crop(sentence: Sentence) -> Sentence:
-    """The sentence, or of one that is too long to draw the first words of both sides; its title says so."""
+    """Cut a sentence that is too long to draw to the first words of both sides, with a note in its title."""
     source, target = sentence.source, sentence.target
     if len(source) * len(target) <= MOST_OF_SENTENCE:
         return sentence
@@ -55,7 +55,7 @@ def crop(sentence: Sentence) -> Sentence:
 
 
 def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArray[np.float64]:
-    """Weights [T, S] as an array. Raises ValueError where the labels do not fit them."""
+    """Weights [T, S] as an array. Raises ValueError if the labels do not fit."""
     values = np.asarray(weights, dtype=np.float64)
     if values.shape != (len(target), len(source)):
         raise ValueError(
@@ -65,11 +65,11 @@ def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArr
 
 
 def shorten(word: str) -> str:
-    """The word, or both ends of one that is so long, as an address is, that it would leave no room for the weights."""
+    """Replace the middle of a very long word, as an address, by …, to leave room for the weights."""
     half = LONGEST_LABEL // 2
     return word if len(word) <= LONGEST_LABEL else f"{word[:half]}…{word[1 - half :]}"
 
 
 def drawable(text: str) -> str:
-    """The text with � for control characters and halves of surrogate pairs, which neither SVG nor HTML may hold."""
+    """Replace control characters and halves of surrogate pairs, which SVG and HTML do not allow, by �."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)

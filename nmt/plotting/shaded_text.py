@@ -1,4 +1,4 @@
-"""A document with its attention: sentences shaded by their weight, words by theirs."""
+"""The picture of a document with its attention: a bar per sentence, and shaded words."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from nmt.alignment.importance import SEPARATOR, sentence_weights, sentences_of
 from nmt.plotting.fonts import extent, font_families, log_missing_glyphs
 from nmt.plotting.sentence import drawable, fitting, shorten
 
-WIDTH, MARGIN, LINE = 9.0, 0.15, 0.24  # inches: of the text, around it, from line to line
-BAR = 0.9  # a sentence's weight, in front of it
+WIDTH, MARGIN, LINE = 9.0, 0.15, 0.24  # inches: width of the text, margin, distance of lines
+BAR = 0.9  # width for the bar of a sentence and its weight
 SPACE = 0.07  # between words
 FONT_SIZE, LONGEST_HEADING = 9, 120
 DPI = 100
@@ -21,10 +21,10 @@ DPI = 100
 def document(
     weights: Any, source: Sequence[str], target: Sequence[str], *, title: str | None = None
 ) -> Figure:
-    """The sentences of a source one below the other, for the mean of weights [T, S] over the whole output.
+    """Draw the sentences of a source with the mean of weights [T, S] over the output.
 
-    The bar in front of a sentence is its weight; a word's shade is its own weight beside the largest. Raises ValueError
-    where the labels do not fit the weights.
+    The bar in front of a sentence shows its weight. The shade of a word shows its weight relative to the largest.
+    Raises ValueError if the labels do not fit the weights.
     """
     values = fitting(weights, source, target).sum(axis=0) / max(1, len(target))  # [S]
     shares, largest = sentence_weights(values, source), max(values.max(initial=0.0), 1e-9)
