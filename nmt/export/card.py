@@ -22,11 +22,10 @@ def card(
 ) -> str:
     """The model card: model, `usage`, scores with their signatures, data and licence.
 
-    checkpoint, average: the weights, as `Run.load` has them; scores of other weights are left out,
-    and so are those of other data.
+    checkpoint, average: the weights, as in `Run.load`; scores of other weights or other data are left out.
     """
     front: dict[str, Any] = {"license": license}
-    # The Hub takes codes of ISO 639 alone: pt of pt_BR; a column of labels has none, and is no translation
+    # The Hub accepts only ISO 639 codes: pt for pt_BR. A column of labels has none, and is no translation
     codes = [re.split("[-_]", each)[0].lower() for each in run.languages or ()]
     if codes and all(re.fullmatch("[a-z]{2,3}", each) for each in codes):
         front |= {"language": list(dict.fromkeys(codes)), "pipeline_tag": "translation"}
@@ -64,10 +63,10 @@ def card(
 
 
 def _scores(run: Run, checkpoint: str, average: int | None) -> str:
-    """A table of the scores of each split, decoded by this package, not by the program that reads the export."""
+    """A table of the scores of all splits, decoded by this package, not by the program that reads the export."""
     rows = []
     if checkpoint == "best" and not (run.directory / "checkpoints" / "best.ckpt").exists():
-        checkpoint = "last"  # which is loaded for it
+        checkpoint = "last"  # `Run.load` loads it instead
     for split in ("test", "val"):
         file, _ = score_files(run.directory, split)
         if not file.exists():
@@ -81,7 +80,7 @@ def _scores(run: Run, checkpoint: str, average: int | None) -> str:
 
 
 def _rows(split: str, scores: dict[str, Any], weights: tuple[Any, ...]) -> list[str]:
-    """A row for each score; none for scores of other weights or other data."""
+    """A row per score; no rows for scores of other weights or other data."""
     scored = scores.get("checkpoint", "best"), scores.get("average"), scores.get("int8", False)
     if scored != weights or "data" in scores:
         return []
@@ -90,7 +89,7 @@ def _rows(split: str, scores: dict[str, Any], weights: tuple[Any, ...]) -> list[
     for name, found in scores.items():
         if isinstance(found, dict) and "signature" in found:
             interval = "" if found["ci"] is None else f" ± {found['ci']:.2f}"
-            # | would end the cell, and ` the code
+            # | would end the cell, and ` would end the code
             label = metrics.LABELS.get(name) or escape_markdown(name).replace("|", "\\|")
             signature = printable(str(found["signature"])).replace("|", "\\|").replace("`", "'")
             rows.append(f"| {split}{beam} | {label} | {found['score']:.2f}{interval} | `{signature}` |")

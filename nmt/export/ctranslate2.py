@@ -17,9 +17,9 @@ LIBRARY = "ctranslate2"
 
 
 def write(run: Run, directory: Path, quantization: str | None = None) -> str:
-    """Write model.bin, its vocabularies and the SentencePiece models; returns usage instructions.
+    """Write model.bin, its vocabularies and the SentencePiece models; return usage instructions.
 
-    `quantization`: the storage type of the weights in CTranslate2's terms: int8, int16, float16, …
+    quantization: CTranslate2's name of the storage type of the weights: int8, int16, float16, …
     """
     model, encoder, decoder, pre_norm, _ = parts_of(run, "ctranslate2")
     spec = transformer_spec.TransformerSpec(

@@ -3,19 +3,21 @@
 from pathlib import Path
 
 import huggingface_hub
-from huggingface_hub.errors import HTTPError  # of the library that this version of the client uses
+from huggingface_hub.errors import (
+    HTTPError,
+)  # the error of the client's HTTP library, which depends on its version
 
 from nmt.errors import UserError
 
 
 def check(name: str) -> None:
-    """Raise UserError if there is no token, before any work is done."""
+    """Raise UserError if there is no token. Called before the export."""
     if huggingface_hub.get_token() is None:
         raise UserError(f"push={name} needs a token of the Hub: run `hf auth login`, or set HF_TOKEN")
 
 
 def push(directory: Path, name: str) -> str:
-    """Upload a directory as the model `name`, USER/NAME, created if missing; returns its URL.
+    """Upload a directory as the model `name` (USER/NAME), created if missing; return its URL.
 
     Raises UserError if the Hub cannot be reached or refuses.
     """

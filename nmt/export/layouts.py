@@ -26,7 +26,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(run: Run, format: str) -> Parts:
-    """The parts of a run's Transformer. Raises UserError for any other model, and suggests another format."""
+    """The parts of a run's Transformer. Raises UserError for any other model, suggesting another format."""
     model = run.translator
     encoder, decoder = getattr(model, "encoder", None), getattr(model, "decoder", None)
     if not (
@@ -52,7 +52,7 @@ def parts_of(run: Run, format: str) -> Parts:
 
 
 def table(side: TransformerEncoder | TransformerDecoder, length: int = MOST_PIECES) -> Tensor:
-    """The position vectors [length, H] of positions 0, 1, …; of learned ones, as many as there are."""
+    """The vectors [length, H] of positions 0, 1, …; for learned positions, the whole table."""
     if isinstance(side.positions, LearnedPositions):
         return side.positions.table.detach()
     return side.positions(torch.zeros(1, length, side.embedding.embedding_dim), first=0)[0]

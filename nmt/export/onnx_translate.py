@@ -26,12 +26,12 @@ class Translator:
         )
 
     def encode(self, line):
-        """Piece ids of a line with the end of sentence; a line that is too long for the model is truncated."""
+        """Piece ids of a line with end of sentence; a line too long for the model is truncated."""
         pieces = self.source.encode(line.lower() if CONFIG["lowercase"] else line)
         return [*pieces[: CONFIG["max_source_pieces"] - 1], EOS]
 
     def translate(self, lines):
-        """The translations of several lines; the translation of an empty line is empty."""
+        """Translations of several lines; an empty line has an empty translation."""
         rows = [self.encode(line) for line in lines]
         src = np.full((len(rows), max(map(len, rows))), PAD, dtype=np.int64)
         for number, row in enumerate(rows):

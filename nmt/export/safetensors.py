@@ -1,4 +1,4 @@
-"""Export of the plain weights as safetensors, with the model's configuration."""
+"""Export of the weights as safetensors, with the model's configuration."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ LIBRARY = None
 
 
 def write(run: Run, directory: Path) -> str:
-    """Write model.safetensors, config.json and the SentencePiece models; returns usage instructions."""
+    """Write model.safetensors, config.json and the SentencePiece models; return usage instructions."""
     file = str(directory / "model.safetensors")
     save_model(run.translator, file, metadata={"format": "pt"})
     tokenizer = run.tokenizer

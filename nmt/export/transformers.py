@@ -1,9 +1,9 @@
-"""Export to Hugging Face transformers, as one of its own model classes that computes the same, with a tokenizer.
+"""Export to Hugging Face transformers, as an equivalent model class of that library, with a tokenizer.
 
     pre-norm, sinusoidal    Pegasus      pre-norm, learned    Blenderbot      post-norm, sinusoidal    Marian
 
-These classes put the sines in the first half of the position vector and the cosines in the second; this package puts
-them at even and odd dimensions. So the dimensions of the residual stream are permuted; the function stays the same.
+These classes put the sines in the first half of the position vector and the cosines in the second half; this package
+puts them at even and odd dimensions. So the dimensions of the residual stream are permuted; the function is the same.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ CLASSES = {(True, False): "Pegasus", (True, True): "Blenderbot", (False, False):
 
 
 def write(run: Run, directory: Path) -> str:
-    """Write model.safetensors, config.json, generation_config.json and tokenizer.json; returns usage instructions."""
+    """Write model.safetensors, config.json, generation_config.json and tokenizer.json; return usage instructions."""
     parts = parts_of(run, "transformers")
     model, encoder, decoder, pre_norm, learned = parts
     name = CLASSES.get((pre_norm, learned))
@@ -101,7 +101,7 @@ def _load(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def _weights(parts: Parts) -> dict[str, Tensor]:
-    """The weights under the names of transformers, with the residual stream's dimensions in its order."""
+    """The weights with the names and the residual stream's dimension order of transformers."""
     model, encoder, decoder, pre_norm, learned = parts
     size = encoder.output_size
     order = torch.arange(size) if learned else torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
@@ -146,7 +146,7 @@ def _weights(parts: Parts) -> dict[str, Tensor]:
 
 
 def check_tokenizer(tokenizer: own.Tokenizer) -> None:
-    """Raise UserError for a SentencePiece model, of the person's own, that `fast_tokenizer` would not copy."""
+    """Raise UserError for a given SentencePiece model that `fast_tokenizer` cannot reproduce."""
     proto = ModelProto.FromString(tokenizer.models[0])
     spec, trained = proto.normalizer_spec, proto.trainer_spec
     is_bpe = trained.model_type == trained.BPE
@@ -166,11 +166,11 @@ def check_tokenizer(tokenizer: own.Tokenizer) -> None:
 def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTrainedTokenizerFast:
     """The joint vocabulary as a fast tokenizer of transformers: the same ids for the same text, with two exceptions.
 
-    Two segmentations of a unigram model with the same pieces in another order have equal probability. SentencePiece
-    takes the one that rounding favours; this tokenizer may take the other. It lower-cases a final Σ to σ.
+    In a unigram model, segmentations with the same pieces in another order have equal probability, and the tie is
+    broken by rounding, which may differ from SentencePiece. A final Σ is lower-cased to σ.
     """
     proto = ModelProto.FromString(tokenizer.models[0])
-    # With a space, which no text has once it is ▁: "</s>" in a text is text
+    # With a space, which the pre-tokenizer replaces by ▁ in text, so that "</s>" in a text is plain text
     pieces = [
         (f" {each.piece}" if each.type in (each.CONTROL, each.UNKNOWN) else each.piece, each.score)
         for each in proto.pieces
@@ -182,7 +182,7 @@ def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTra
         fast = Tokenizer(_bpe(pieces, tokenizer.unk_id, byte_fallback=trained.byte_fallback))
     steps: list[Any] = [normalizers.Lowercase()] if tokenizer.lowercase else []
     if proto.normalizer_spec.precompiled_charsmap:
-        # It knows composed letters alone
+        # The map has composed letters only
         steps += [normalizers.NFC(), normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     fast.normalizer = normalizers.Sequence(steps)
@@ -206,7 +206,7 @@ def fast_tokenizer(tokenizer: own.Tokenizer, *, model_max_length: int) -> PreTra
 
 
 def _bpe(pieces: list[tuple[str, float]], unk_id: int, *, byte_fallback: bool) -> BPE:
-    """SentencePiece's BPE: it joins the pair with the best-scored result, so each split of a piece is a merge."""
+    """SentencePiece's BPE, which joins the pair whose result has the best score: every split of a piece is a merge."""
     ids = {piece: number for number, (piece, _) in enumerate(pieces)}
     merges = []
     for piece, _ in sorted(pieces, key=lambda each: -each[1]):
