@@ -150,7 +150,7 @@ def gpu_decoding() -> str:
 def gpu_narrow() -> str:
     """Sentences a second of a model in several types of numbers."""
     rows = load("gpu")["narrow"]
-    return aligned(
+    return align_columns(
         [
             [*rows[0]],
             *([f"{each:,}" if isinstance(each, int) else each for each in row.values()] for row in rows),

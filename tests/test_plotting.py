@@ -18,7 +18,7 @@ from PIL import Image
 
 from nmt import plotting
 from nmt.plotting import fonts
-from nmt.plotting.sentence import shorten
+from nmt.plotting.sentence import abbreviate
 
 SOURCE, TARGET = ["the", "old", "teacher", "pays", "$5$"], ["giáo", "viên", "già", "trả", "nghiêng", "ượ"]
 
@@ -321,8 +321,8 @@ def test_a_word_without_end_leaves_room_for_the_weights():
     word = "data:" + "x" * 10_000 + "end"
     pixels = plotting.to_array(plotting.heatmap(np.eye(2), [word, "a"], ["b", word]))
     assert max(pixels.shape) < 1000
-    assert shorten(word) == "data:" + "x" * 15 + "…" + "x" * 16 + "end"
-    assert (len(shorten(word)), shorten("y" * 40)) == (40, "y" * 40)
+    assert abbreviate(word) == "data:" + "x" * 15 + "…" + "x" * 16 + "end"
+    assert (len(abbreviate(word)), abbreviate("y" * 40)) == (40, "y" * 40)
 
 
 def test_a_page_tells_a_browser_its_languages(tmp_path):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nmt.alignment import Links
 from nmt.plotting.fonts import extent, font_families, log_missing_glyphs
-from nmt.plotting.sentence import drawable, fitting, shorten
+from nmt.plotting.sentence import abbreviate, drawable, fitting
 
 CELL = 0.42  # side of a cell in `heatmap`; smaller if the sentence is long
 LARGEST_CELL_IN_GRID, SMALLEST_CELL_IN_GRID = 0.22, 0.12  # in `head_grid`; words are readable at the smallest
@@ -113,7 +113,7 @@ def _grid(
     """Draw grids (heading, weights) of the same words, with words above the first row and beside the first column."""
     figure = Figure(dpi=DPI)
     FigureCanvasAgg(figure)
-    source, target = ([shorten(drawable(word)) for word in words] for words in (source, target))
+    source, target = ([abbreviate(drawable(word)) for word in words] for words in (source, target))
     links = set(gold or ())
     whole = " · ".join(
         each for each in (drawable(title or ""), "outlined: gold links" if links else "") if each

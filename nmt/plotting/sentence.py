@@ -64,7 +64,7 @@ def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArr
     return values
 
 
-def shorten(word: str) -> str:
+def abbreviate(word: str) -> str:
     """Replace the middle of a very long word, as an address, by …, to leave room for the weights."""
     half = LONGEST_LABEL // 2
     return word if len(word) <= LONGEST_LABEL else f"{word[:half]}…{word[1 - half :]}"

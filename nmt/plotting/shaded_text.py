@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from nmt.alignment.importance import SEPARATOR, sentence_weights, sentences_of
 from nmt.plotting.fonts import extent, font_families, log_missing_glyphs
-from nmt.plotting.sentence import drawable, fitting, shorten
+from nmt.plotting.sentence import abbreviate, drawable, fitting
 
 WIDTH, MARGIN, LINE = 9.0, 0.15, 0.24  # inches: width of the text, margin, distance of lines
 BAR = 0.9  # width for the bar of a sentence and its weight
@@ -43,7 +43,7 @@ def document(
                 bars.append((lines - 1, shares[number]))
             if word == SEPARATOR:
                 continue
-            text = shorten(drawable(word))
+            text = abbreviate(drawable(word))
             size = extent(figure, text, style)[0]
             if x + size > WIDTH and x > BAR + SPACE:
                 lines, x = lines + 1, BAR + SPACE

@@ -8,7 +8,7 @@ import torch
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """The states of the generators of Python, NumPy, torch and, if it is a GPU, the device."""
+    """The states of the random generators of Python, NumPy, torch, and the device if it is a GPU."""
     version, numbers, gauss = random.getstate()
     numpy_state: Any = np.random.get_state()  # noqa: NPY002
     name, keys, position, has_gauss, cached = numpy_state
