@@ -92,9 +92,12 @@ demo: setup             ## play with the newest finished run in a browser: http:
 # Small models, so that a browser soon has them all.
 web: setup              ## a page of four small models for any file server, in docs/site/page: make web ARGS=runtime=FOLDER
 	rm -rf logs/web docs/site
-	for name in none bahdanau luong_general; do 		$(BIN)/python scripts/train.py attention=$$name model.size=96 run_dir=logs/web/$$name || exit 1; done
-	$(BIN)/python scripts/train.py model=transformer model.size=96 run_dir=logs/web/transformer
-	$(BIN)/python scripts/export.py "run=[logs/web/none,logs/web/bahdanau,logs/web/luong_general,logs/web/transformer]" 		format=web output=docs/site/page $(ARGS)
+	for name in none bahdanau luong_general; do \
+		$(BIN)/python scripts/train.py attention=$$name model.size=96 run_dir=logs/web/$$name || exit 1; done
+	$(BIN)/python scripts/train.py model=transformer model.size=96 encoder.feedforward_size=192 decoder.feedforward_size=192 \
+		run_dir=logs/web/transformer
+	$(BIN)/python scripts/export.py 'run=[logs/web/none,logs/web/bahdanau,logs/web/luong_general,logs/web/transformer]' \
+		format=web output=docs/site/page $(ARGS)
 
 tensorboard: setup      ## watch the runs on http://localhost:6006
 	$(BIN)/tensorboard --logdir logs --samples_per_plugin images=200

@@ -509,7 +509,7 @@ def test_a_page_that_cannot_work_says_so_in_one_line(opened, address, folder, tm
             page.get_by_text("1/step.onnx is not there (404)").wait_for(timeout=60_000)
         (broken / "1" / "step.onnx").write_bytes(b"no graph")
         with opened(there) as page:
-            page.get_by_text("cannot be loaded").wait_for(timeout=60_000)
+            page.get_by_text("did not work").wait_for(timeout=60_000)
     with opened("about:blank") as page:
         page.add_init_script("delete globalThis.WebAssembly")
         page.goto(address)

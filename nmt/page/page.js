@@ -22,11 +22,10 @@ async function load(url, integrity) {
 }
 
 export class Run {
-  static async load(ort, folder) {
-    const graph = async name => ort.InferenceSession.create(await load(`${folder}/${name}.onnx`));
-    const run = new Run();
-    run.config = JSON.parse(new TextDecoder().decode(await load(`${folder}/run.json`)));
-    run.translator = new Translator(ort, run.config, await graph("encoder"), await graph("step"));
+  static async load(folder) {
+    const files = ["run.json", "encoder.onnx", "step.onnx"].map(file => load(`${folder}/${file}`));
+    const [text, ...graphs] = await Promise.all(files);
+    const run = Object.assign(new Run(), {config: JSON.parse(new TextDecoder().decode(text)), graphs});
     run.source = new Pieces(run.config.source);
     run.target = run.config.target ? new Pieces(run.config.target) : run.source;
     const [source = "", target = ""] = run.config.languages ?? [];
@@ -36,6 +35,8 @@ export class Run {
   // Translate a line: {line, encoded, length, best: hypotheses}; null if it has no pieces. pins: {position: [layer, source
   // position, …]} shares the attention there equally. onStep is called with the same, of the best hypothesis so far.
   async translate(line, {prefix = [], pins = {}, beam, signal, onStep} = {}) {
+    this.sessions ??= Promise.all(this.graphs.map(graph => ort.InferenceSession.create(graph)));
+    this.translator ??= new Translator(ort, this.config, ...(await this.sessions));
     const {eos_id: eos, max_source_pieces: most, num_layers: layers, decoding} = this.config;
     const encoded = this.source.encode(line);
     const ids = [...encoded.ids.slice(0, most - 1), eos];
@@ -94,6 +95,7 @@ const START = {run: "", text: "", forced: "", unit: "words", layer: "mean", head
 const FREE = {prefix: [], pins: {}};
 let state = {...START, ...FREE};
 export let runs = [];
+let ort = null; // onnxruntime-web
 let drawn = []; // {run, found, view} of each run that is shown
 let work = new AbortController();
 const isBeside = () => state.run === ALL;
@@ -228,6 +230,7 @@ function choose(number) {
   };
   $("chosen").textContent = `In place of ${[...decoded.labels, END][position]}:`;
   $("choices").hidden = false;
+  $("choices").scrollIntoView({block: "nearest"});
 }
 
 // Fill the texts of the run and the controls.
@@ -263,7 +266,8 @@ function fillExamples(run) {
   $("examples").dataset.run = run.config.name;
   $("examples").replaceChildren(...examples.map(text => make("button", {...button, onclick: () => take(text)}, text)));
   $("length").parentElement.hidden = growing.length < 2;
-  Object.assign($("length"), {max: growing.length - 1, oninput: () => take(growing[$("length").value])});
+  const move = () => take(growing[$("length").value]);
+  Object.assign($("length"), {max: growing.length - 1, value: Math.max(0, growing.indexOf(state.text)), oninput: move});
   $("history").replaceChildren(...groups.map(group => drawGroup(group, {langs})));
   $("history").closest("details").hidden = !groups.length;
 }
@@ -271,10 +275,9 @@ function fillExamples(run) {
 function listen() {
   let timer = null;
   const read = id => {
-    const value = $(id).value;
-    const others = id === "run" ? {layer: "mean", head: "mean"} : {};
-    if (!["unit", "layer", "head"].includes(id)) return change({[id]: value, ...others, ...FREE});
-    state[id] = value;
+    state[id] = $(id).value;
+    if (id === "run") Object.assign(state, {layer: "mean", head: "mean"});
+    if (!["unit", "layer", "head"].includes(id)) return change(FREE);
     writeAddress();
     return drawn.forEach(draw);
   };
@@ -292,10 +295,11 @@ async function start() {
   const {runtime, runs: folders} = JSON.parse($("settings").textContent);
   if (!globalThis.WebAssembly) return say("This browser has no WebAssembly, which the page needs.");
   try {
-    const [script, wasm] = await Promise.all(runtime.map(({url, integrity}) => load(url, integrity)));
-    const ort = await import(URL.createObjectURL(new Blob([script], {type: "text/javascript"})));
+    const files = runtime.map(({url, integrity}) => load(url, integrity));
+    const [script, wasm, ...loaded] = await Promise.all([...files, ...folders.map(Run.load)]);
+    ort = await import(URL.createObjectURL(new Blob([script], {type: "text/javascript"})));
     Object.assign(ort.env.wasm, {numThreads: 1, wasmBinary: wasm});
-    runs = await Promise.all(folders.map(folder => Run.load(ort, folder)));
+    runs = loaded;
   } catch (error) {
     return say(`The page cannot be loaded: ${error.message}`);
   }
@@ -303,7 +307,7 @@ async function start() {
   const {growing, examples, unit} = runs[0].config;
   const isEmpty = state.text === "";
   if (isEmpty && runs.length > 1) state.run ||= ALL;
-  if (isEmpty) Object.assign(state, {unit, text: (isBeside() ? growing[0] : examples[0]) ?? ""});
+  if (isEmpty) Object.assign(state, {unit, text: (isBeside() ? (growing[2] ?? growing[0]) : examples[0]) ?? ""});
   $("page").hidden = false;
   listen();
   return change({});
