@@ -282,7 +282,7 @@ def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path, monkey
     monkeypatch.setattr("nmt.plotting.output.heatmap", noted)
     align(run=gru, src=files["src"], tgt=files["tgt"], gold=files["gold"], page=page, heatmaps=heatmaps)
     assert "house" in page.read_text("utf-8")
-    assert '"langs": {"source": null, "target": null}' in page.read_text("utf-8")  # the run does not say them
+    assert '"langs": {"source": "", "target": ""}' in page.read_text("utf-8")  # the run does not say them
     gold = [sure for sure, _ in alignment.read_alignments(files["gold"])]
     assert drawn == [(f"line {n}", gold[n - 1]) for n in (1, 2, 4)]
     names = {path.name for path in heatmaps.iterdir()}

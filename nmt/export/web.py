@@ -207,7 +207,7 @@ def _write_run(run: Run, name: str, folder: Path, decoding: DecodingSettings) ->
     config = {
         **{key: getattr(tokenizer, key) for key in ("pad_id", "bos_id", "eos_id")},
         "name": drawable(name),
-        "languages": run.languages,
+        "languages": [drawable(each) for each in run.languages or ()],
         "score": _score(run),
         "hint": text_hint(lines),
         "examples": lines[:NUM_EXAMPLES],

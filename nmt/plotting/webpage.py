@@ -13,6 +13,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nmt.alignment import SEPARATOR, sentences_of
 from nmt.plotting.sentence import Sentence, SentenceGroup, drawable, fitting
 
@@ -44,9 +46,8 @@ def alignment_page(
     items = [
         group_data(each) if isinstance(each, SentenceGroup) else sentence_data(each) for each in sentences
     ]
-    data = json.dumps(
-        {"items": items, "langs": {"source": source_lang, "target": target_lang}}, ensure_ascii=False
-    )
+    langs = {"source": drawable(source_lang or ""), "target": drawable(target_lang or "")}
+    data = json.dumps({"items": items, "langs": langs}, ensure_ascii=False)
     data = data.replace("<", "\\u003c")  # it could end the script
     script = (PAGE / "sentence.js").read_text("utf-8") + DRAW
     # The policy, with the script's digest, stops whatever a mistake in escaping might let through.
@@ -83,7 +84,8 @@ def group_data(group: SentenceGroup) -> dict[str, Any]:
 
 def sentence_data(sentence: Sentence) -> dict[str, Any]:
     """A sentence as `drawSentence` of `sentence.js` reads it; weights have three decimals."""
-    weights = fitting(sentence.weights, sentence.source, sentence.target)
+    # JSON has no NaN
+    weights = np.nan_to_num(fitting(sentence.weights, sentence.source, sentence.target), posinf=1, neginf=0)
     data: dict[str, Any] = {
         "title": drawable(sentence.title or ""),
         "note": drawable(sentence.note or ""),
