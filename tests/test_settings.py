@@ -53,6 +53,7 @@ def node(target: str, **settings):
     "variables",
     [
         {"RANK": "abc"},
+        {"RANK": "1" * 5_000},
         {"LOCAL_RANK": "-1"},
         {"WORLD_SIZE": "two"},
         {"SLURM_PROCID": "1.5"},
