@@ -53,7 +53,6 @@ def node(target: str, **settings):
     "variables",
     [
         {"RANK": "abc"},
-        {"RANK": "1" * 5_000},
         {"LOCAL_RANK": "-1"},
         {"WORLD_SIZE": "two"},
         {"SLURM_PROCID": "1.5"},
@@ -67,6 +66,12 @@ def test_variables_that_are_no_numbers_are_refused_at_the_door(variables, monkey
         monkeypatch.setenv(name, value)
     [(name, value)] = variables.items()
     refused(run("train"), f"{name}={value}")
+
+
+def test_a_variable_longer_than_any_number_is_refused_in_a_short_line(monkeypatch):
+    monkeypatch.setenv("RANK", "1" * 5_000)
+    with pytest.raises(UserError, match=r"^the variable RANK=1{40} is no whole number"):
+        environment.check_variables()
 
 
 def test_variables_of_a_launcher_and_of_an_unseeded_bootstrap_pass(monkeypatch):
