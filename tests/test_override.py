@@ -16,8 +16,8 @@ from nmt.attention import (
     overriding,
 )
 from nmt.attention.masks import masked_softmax
-from nmt.config.build import build_translator
 from nmt.models.base import Translator
+from nmt.run.model import build_translator
 from tests import test_documents as documents
 from tests.commands import CONFIGS
 from tests.test_align import SMALL, compose, make_run

@@ -146,7 +146,7 @@ def test_memory_and_files_do_not_wait_for_the_end(fake, tmp_path, monkeypatch):
     assert 0 == sizes[0] < sizes[20] < sizes[39]
     assert (tmp_path / "out").read_text("utf-8") == lines.read_text("utf-8")
     assert (tmp_path / "links").read_text("utf-8").count("29-29\n") == 4000
-    assert sum(1 for _ in alignment.read_weights(tmp_path / "weights.npz")) == 4000
+    assert sum(1 for _ in alignment.read_arrays(tmp_path / "weights.npz")) == 4000
     assert (tmp_path / "page.html").read_text("utf-8").count('"weights": ') == 20_000 // 34**2
 
 
