@@ -428,7 +428,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path):
 
 def test_translation_needs_no_tables():
     """Translation reads lines and makes batches, and starts faster without pandas and Arrow."""
-    modules = ", ".join(f"nmt.data.{name}" for name in ("layout", "tokenizer", "segmentation", "batching"))
+    modules = ", ".join(f"nmt.data.{name}" for name in ("find", "tokenizer", "segmentation", "batching"))
     program = f"import sys, {modules}; sys.exit(any(name in sys.modules for name in {TABLES}))"
     subprocess.run([sys.executable, "-c", program], check=True)
 
