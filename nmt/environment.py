@@ -15,7 +15,9 @@ def check_variables() -> None:
         value = os.environ.get(name, "0")
         is_unseeded = name == "SACREBLEU_SEED" and value.lower() == "none"
         if not (value.isdecimal() and value.isascii() and len(value) < 19) and not is_unseeded:
-            raise UserError(f"the variable {name}={value[:40]} is no whole number: set it to one, or unset it")
+            raise UserError(
+                f"the variable {name}={value[:40]} is no whole number: set it to one, or unset it"
+            )
     number, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     if int(number) >= int(size):
         raise UserError(
