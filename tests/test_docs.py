@@ -200,8 +200,7 @@ def test_every_command_of_a_page_runs(page, folder, monkeypatch):
             continue
         name, words = parts(line)
         # Each command is a process of its own for its reader, and two may be over within one second.
-        start = began + timedelta(seconds=number), None
-        monkeypatch.setattr(run_names, "_start", lambda _, start=start: start)
+        monkeypatch.setattr(run_names, "_begin", lambda number=number: began + timedelta(seconds=number))
         said = line.partition("|")[0].removeprefix("echo").strip().strip('"') if "| python" in line else ""
         ended = run(name, *shortened(line, name, words), cwd=folder, stdin=f"{said}\n".encode())
         assert ended.status == 0, (line, ended.err)

@@ -18,11 +18,11 @@ def symmetrize(forward: Links, backward: Links, method: Method) -> Links:
     `forward` comes from a model that reads the first language and writes the second. `backward` comes from a model
     that reads the second and writes the first: turn its links round before, {(i, j) for j, i in links}.
 
-    intersection, union: of the two sets.
-    grow-diag: the intersection, then links of the union that neighbour a link (also diagonally) and have a word
-        without a link, until there are no more.
-    grow-diag-final: then every link of `forward`, and then of `backward`, that has a word without a link.
-    grow-diag-final-and: the same, for links with both words free.
+    - intersection, union: of the two sets.
+    - grow-diag: the intersection, then links of the union that neighbour a link (also diagonally) and have a word
+      without a link, until there are no more.
+    - grow-diag-final: then every link of `forward`, and then of `backward`, that has a word without a link.
+    - grow-diag-final-and: the same, for links with both words free.
 
     Order and ties are those of Moses' `symal`. Every result lies between intersection and union. Raises ValueError
     for another method.
