@@ -68,9 +68,9 @@ def fill_gaps(numbers: Sequence[int]) -> list[int]:
 def shift_reading(weights: Any, reading: Literal["emitted", "fed"]) -> NDArray[np.floating]:
     """The rows of the target pieces, [T - 1, S], from rows [T, S]. The last row emits the end of sentence.
 
-    emitted: row t belongs to the piece that step t emits (Bahdanau et al. 2015, figure 3).
-    fed: row t belongs to the piece that step t is fed, so a piece has the row after the row that emits it (Luong et
-        al. 2015, section 5.4).
+    - emitted: row t belongs to the piece that step t emits (Bahdanau et al. 2015, figure 3).
+    - fed: row t belongs to the piece that step t is fed, so a piece has the row after the row that emits it (Luong et
+      al. 2015, section 5.4).
 
     Raises ValueError for another reading.
     """
