@@ -74,7 +74,8 @@ def check_folder(directory: Path) -> None:
     """Raise UserError if a directory holds anything but folders and files with a single name.
 
     A link, a second name of a file, a FIFO or a device could lead out of a directory that somebody else made. The
-    directory itself may be a link. In its folder `wandb`, links may lead to files beside or below them.
+    directory itself may be a link. In its folder `wandb`, links may lead to files beside or below them, and the link
+    `debug-core.log`, which W&B makes for each start in a new folder, to W&B's own log.
     """
     folders = [directory]
     while folders:
@@ -83,7 +84,8 @@ def check_folder(directory: Path) -> None:
             about = os.lstat(path)
             if stat.S_ISLNK(about.st_mode) and path.is_relative_to(directory / "wandb"):
                 target = path.readlink()
-                if not target.is_absolute() and ".." not in target.parts:
+                is_inside = not target.is_absolute() and ".." not in target.parts
+                if is_inside or path.match("wandb/*/logs/debug-core.log"):
                     continue
             is_junction = getattr(about, "st_reparse_tag", 0) == 0xA0000003  # Windows' link of a folder
             if stat.S_ISDIR(about.st_mode) and not is_junction:
