@@ -265,7 +265,7 @@ def test_a_run_on_a_device_goes_on_from_between_two_logged_steps(tmp_path, optim
     ]
     for name, steps in {"whole": 5, "parts": 3}.items():
         train(tmp_path / name, *shared, f"trainer.max_steps={steps}")
-    changes = [f"resume={tmp_path / 'parts'}", "trainer.max_steps=5"]
+    changes = [f"resume={tmp_path / 'parts'}", *THERE, "trainer.max_steps=5"]  # a run brings no strategy
     resume_run(compose(*changes), changes)
     whole, parts = (
         torch.load(tmp_path / name / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)

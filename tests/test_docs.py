@@ -124,7 +124,7 @@ def trained(tmp_path_factory) -> Path:
     from nmt import Run
 
     pairs = Run.load(there / "RUN_DIR", device="cpu").split("train")
-    for split in ("train", "val", "test"):
+    for split in ("train", "val", "test", "test_2016_flickr", "test_2017_flickr"):
         (there / f"TEXT/{split}.en").write_text("".join(f"{line}\n" for line in pairs["src"]), "utf-8")
         (there / f"TEXT/{split}.vi").write_text("".join(f"{line}\n" for line in pairs["tgt"]), "utf-8")
     (there / "LABELS").mkdir()
@@ -142,6 +142,7 @@ def trained(tmp_path_factory) -> Path:
             "".join(f"{json.dumps(row)}\n" for row in rows), "utf-8"
         )
     few = {"FILE": pairs["src"][:3], "FILE.en": pairs["src"][:3], "FILE.vi": pairs["tgt"][:3],
+           **dict.fromkeys(("FILE.ref1", "FILE.ref2", "FILE.out"), pairs["tgt"][:3]),
            "FILE.talp": pairs["alignment"][:3], "FILE.prefixes": ["", "tôi", ""]}  # fmt: skip
     for name, lines in few.items():
         (there / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
@@ -164,10 +165,9 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
         return [*words, *(GROWTH if "growth=" in line else BENCHMARK)]
     if name == "compare":
         return [*words, "num_bootstrap=10", "num_trials=10"]
-    words = [word.replace("=DIR/", "=TEXT/") for word in words]
+    words = [word.replace("=DIR/", "=TEXT/").replace("data.path=DIR", "data.path=TEXT") for word in words]
     if name != "train":
         return words
-    words = [word.replace("data.path=DIR", "data.path=TEXT") for word in words]
     if any(word.startswith("resume=") for word in words):
         return [*words, "trainer.enable_progress_bar=false"]
     if "data.path=" not in line:
