@@ -20,6 +20,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message; its type if it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 class UserError(ValueError):
     """A fault in the user's input (a file, a line, a setting). Its message is a line that names the remedy."""
 

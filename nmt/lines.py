@@ -13,11 +13,8 @@ from typing import Any, BinaryIO
 
 from nmt.errors import UserError
 
-OPENERS: dict[str, Any] = {
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".bz2": bz2.open,
-}  # by the end of a file's name
+# By the end of a file's name
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 LONGEST_LINE = 2**20  # bytes of a line, its end included
 
 

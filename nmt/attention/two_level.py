@@ -10,7 +10,7 @@ from nmt.attention.base import Attended, Attention, content_score
 
 
 class DocumentKeys(NamedTuple):
-    """Keys of words [B, S, ...] and of sentences [B, N, ...], and the `nmt.encoders.Document` that they are of."""
+    """Keys of words [B, S, ...] and of sentences [B, N, ...], and their `nmt.encoders.Document`."""
 
     words: Any
     sentences: Any
@@ -18,7 +18,7 @@ class DocumentKeys(NamedTuple):
 
 
 class _DocumentAttention(Attention):
-    """What both mechanisms share: a content score of sentences. Its temperature and normalizer are used."""
+    """Base of both mechanisms: a content score of sentences, with the temperature and normalizer of that score."""
 
     is_content_score = False
     needs_documents = True
@@ -34,14 +34,19 @@ class _DocumentAttention(Attention):
         scores = self.of_sentences.score(query, keys.sentences)
         return self.of_sentences.weigh(scores, keys.document.mask.unsqueeze(1))
 
+    @staticmethod
+    def at_words(weights: Tensor, document: Any) -> Tensor:
+        """Weights [B, T, N, W] of the words in each sentence, at the positions of the source: [B, T, S]."""
+        return weights.flatten(2).gather(2, document.slots.unsqueeze(1).expand(-1, weights.size(1), -1))
+
 
 class HierarchicalAttention(_DocumentAttention):
-    """A word weighs what its sentence weighs, times what it weighs in there (Ling & Rush 2017, section 3).
+    """The weight of a word is the weight of its sentence times its weight in there (Ling & Rush 2017, section 3).
 
         b_t = softmax_i f(q_t, H_i)        a_ti = softmax_w e(q_t, h_iw)        c_t = sum_i b_ti sum_w a_tiw h_iw
 
-    H_i is the state of sentence i, h_iw that of its word w; f and e are content scores with weights of their own, built
-    by `content`. The weights b_ti a_tiw of all words sum to one. Raises ValueError for a content that is none.
+    H_i is the state of sentence i, h_iw the state of its word w. f and e are two content scores, built by `content`.
+    The weights b_ti a_tiw of all words sum to one. Raises ValueError if `content` builds no content score.
     """
 
     def __init__(self, *, query_size: int, key_size: int, content: Callable[..., Attention]) -> None:
@@ -67,7 +72,7 @@ class HierarchicalAttention(_DocumentAttention):
         # [B, T, N, W]
         within = self.of_words.weigh(scores.unflatten(2, inside.shape[1:]), inside.unsqueeze(1))
         joint = self.weigh_sentences(query, keys).unsqueeze(3) * within
-        return joint.flatten(2).gather(2, document.slots.unsqueeze(1).expand(-1, joint.size(1), -1))
+        return self.at_words(joint, document)
 
     def forward(
         self,
@@ -84,11 +89,11 @@ class HierarchicalAttention(_DocumentAttention):
 
 
 class SentenceAttention(_DocumentAttention):
-    """Attention to sentences, whose words were pooled before any question was asked (Yang et al. 2016, eq. 8 to 10).
+    """Attention to sentences whose words the encoder has pooled without a query (Yang et al. 2016, eq. 8 to 10).
 
         b_t = softmax_i f(q_t, H_i)        c_t = sum_i b_ti H_i
 
-    Each word's weight is b_ti times what the encoder's pooling gave it in its sentence.
+    The weight of a word is b_ti times its weight in the encoder's pooling.
     """
 
     def project(self, encoded: Any) -> DocumentKeys:
@@ -111,10 +116,8 @@ class SentenceAttention(_DocumentAttention):
     ) -> Attended:
         document = keys.document
         weights = self.weigh_sentences(query, keys)  # [B, T, N]
-        joint = (weights.unsqueeze(3) * document.pooling.unsqueeze(1)).flatten(2)
-        of_words = joint.gather(
-            2, document.slots.unsqueeze(1).expand(-1, joint.size(1), -1)
-        ) * mask.unsqueeze(1)
+        joint = weights.unsqueeze(3) * document.pooling.unsqueeze(1)
+        of_words = self.at_words(joint, document) * mask.unsqueeze(1)
         if self.override is not None:  # a word stands for its sentence
             of_words = self.override(of_words, positions)
             number = (document.slots // document.places.size(2)).unsqueeze(1).expand_as(of_words)

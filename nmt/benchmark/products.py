@@ -85,10 +85,8 @@ def products_of(step: TrainingStep, batches: Iterable[Batch]) -> Counter[Product
     """The forward products of a training step on `batches`. Layers that are computed again for gradients count once."""
     products: Counter[Product] = Counter()
     for batch in batches:
-        with (
-            torch.random.fork_rng(),
-            torch.no_grad(),
-        ):  # a forward pass of a fused kernel may compute gradients too
+        # Without gradients: a forward pass of a fused kernel may compute them too
+        with torch.random.fork_rng(), torch.no_grad():
             products += count_products(partial(step.loss, batch))
     return products
 

@@ -49,10 +49,8 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     origin = provenance(command_line("benchmark", overrides), device)  # the machine's load before the work
     variants = compose_variants(cfg, overrides)
     bar: Any = tqdm(total=3 + len(variants) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
-    with (
-        bar,
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
-    ):  # Windows keeps mapped files
+    # Windows keeps mapped files: errors of the clean-up are ignored
+    with bar, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         data, facts = prepare_text(cfg, Path(directory) / "cache", bar)
         num_turns = cfg.repeats + 1
         batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
@@ -94,9 +92,7 @@ def take_turns(
             bar.set_description(f"{name}: turn {turn} of {len(turns) - 1}")
             subject.take_turn(turn, data.train_dataloader())
             bar.update()
-        order.rotate(
-            -1
-        )  # the first variant prepares the libraries for new shapes, so the variants take turns
+        order.rotate(-1)  # the first variant prepares the libraries for new shapes
     for name, (cfg, overrides) in variants.items():
         if cfg.startup:
             bar.set_description(f"{name}: start-up")

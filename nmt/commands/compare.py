@@ -12,6 +12,7 @@ from nmt.atomic import json_text, write_together
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, read_runs
 from nmt.config.build import make_scorers, reads_lowercase
+from nmt.config.types import as_list
 from nmt.data.corpus import read_references
 from nmt.errors import printable
 from nmt.lines import read_lines
@@ -33,8 +34,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     if cfg.refs is None:
         sources, references = figures.read_scored_text(runs[0], cfg.split, cfg.trusted)
     else:
-        files = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs
-        sources, references = None, read_references(map(Path, files), len(runs[0].hypotheses))
+        sources, references = None, read_references(map(Path, as_list(cfg.refs)), len(runs[0].hypotheses))
     comparison = figures.compare_runs(
         runs,
         references,

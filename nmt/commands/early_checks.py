@@ -20,7 +20,7 @@ from nmt.commands.composing import CONFIGS
 from nmt.commands.suggesting import settings_of, suggest
 from nmt.comparison.runs import read_runs
 from nmt.config.commands import OF_TRAINING
-from nmt.config.types import key_of
+from nmt.config.types import as_list, key_of
 from nmt.errors import UserError, install
 from nmt.export import NEEDS
 from nmt.run.paths import check_folders, check_run, load_config, stored_settings
@@ -44,7 +44,7 @@ def take_stored(
     the stored choice.
     """
     if runs is None:
-        runs = {run: load_config(Path(run)) for run in ([cfg.run] if isinstance(cfg.run, str) else cfg.run)}
+        runs = {run: load_config(Path(run)) for run in as_list(cfg.run)}
     given = {key_of(each): each for each in overrides if key_of(each).split(".")[0] == group}
     # The first member of an ensemble gives the decoding; for the metrics all members must agree
     if group != "metrics" or group in given:
@@ -92,11 +92,8 @@ def _is_built(cfg: DictConfig, key: str) -> bool:
 
 def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for a choice or a setting without effect, and for missing text."""
-    for group in set(map(key_of, overrides)) & {
-        "cell",
-        "positions",
-        "wiring",
-    }:  # other groups fail to compose
+    # Other groups fail to compose
+    for group in {"cell", "positions", "wiring"} & set(map(key_of, overrides)):
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
             raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
     is_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
@@ -120,7 +117,7 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for key in map(key_of, overrides):
         if key in (f"data.tokenizer.{name}" for name in idle):
             raise UserError(f"{key} has no effect with {given}: leave it out")
-    _check_inputs(*([model] if isinstance(model, str) else model or []))
+    _check_inputs(*as_list(model))
 
 
 def _check_removals(overrides: Sequence[str]) -> None:
@@ -158,7 +155,7 @@ def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         for key in map(key_of, overrides):
             if cfg[given] is not None and key.split(".")[0] in idle:
                 raise UserError(f"{key} has no effect with {given}={cfg[given]}: leave it out")
-    refs = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs or []
+    refs = as_list(cfg.refs)
     _check_inputs(cfg.src, cfg.hypotheses, *refs)
     if cfg.output is None and not isinstance(cfg.run, str):
         raise UserError("an ensemble has no run directory of its own: give output=DIR")
@@ -230,7 +227,7 @@ def check_compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
     if not bounds or bounds != sorted(set(bounds)):
         raise UserError(f"length_bounds={bounds}: give rising numbers of words, such as [10,20,30]")
     check_folders(cfg, folders=["output"])
-    _check_inputs(*([cfg.refs] if isinstance(cfg.refs, str) else cfg.refs or []))
+    _check_inputs(*as_list(cfg.refs))
     runs, _ = read_runs(cfg.runs, cfg.split)
     take_stored(cfg, "metrics", overrides, {run.directory: run.config for run in runs})
 

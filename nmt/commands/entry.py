@@ -203,10 +203,8 @@ class _UnreadOutput(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno not in (
-                errno.EPIPE,
-                errno.EIO,
-            ):  # the reader has ended, or the terminal is closed
+            # The reader has ended, or the terminal is closed
+            if error.errno not in (errno.EPIPE, errno.EIO):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             return len(data)

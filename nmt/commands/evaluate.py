@@ -8,7 +8,7 @@ from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.config.build import build, build_parts, metrics_of
-from nmt.config.types import flat
+from nmt.config.types import as_list, flat
 from nmt.data.corpus import read_references, with_references
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
@@ -80,7 +80,7 @@ def read_text(cfg: DictConfig, run: Run) -> Dataset:
     if cfg.refs is None:
         return dataset
     sources = Dataset.from_dict({"src": list(dataset["src"])})
-    refs = [cfg.refs] if isinstance(cfg.refs, str) else cfg.refs
+    refs = as_list(cfg.refs)
     first, *others = read_references(map(Path, refs), len(sources))
     return with_references(sources.add_column("tgt", first), others)
 

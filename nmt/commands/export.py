@@ -7,6 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from nmt.atomic import new_folder
+from nmt.config.types import as_list
 from nmt.export import hub
 from nmt.export.card import card
 from nmt.run.run import Run
@@ -15,8 +16,7 @@ from nmt.run.run import Run
 def export(cfg: DictConfig) -> None:
     """Write the run and a model card into a new folder; with `push`, upload it to the Hub."""
     weights = {key: cfg[key] for key in ("checkpoint", "average")}
-    paths = [cfg.run] if isinstance(cfg.run, str) else cfg.run
-    runs = [Run.load(path, device="cpu", trusted=cfg.trusted, **weights) for path in paths]
+    runs = [Run.load(path, device="cpu", trusted=cfg.trusted, **weights) for path in as_list(cfg.run)]
     module, output = importlib.import_module(f"nmt.export.{cfg.format}"), Path(cfg.output).resolve()
     began = time.monotonic()
     with new_folder(output) as folder:

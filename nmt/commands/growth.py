@@ -34,9 +34,7 @@ def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     With `output` FILE.json, write it there and draw it in FILE.png.
     """
     device = pick_device(cfg.device)
-    origin = provenance(
-        command_line("benchmark", overrides), device
-    )  # records the machine's load before the measurements
+    origin = provenance(command_line("benchmark", overrides), device)  # the machine's load before the work
     settings = [each for each in overrides if key_of(each).partition(".")[0] != "data"]
     values = {axis: sorted(set(cfg.axes[axis])) for axis in cfg.growth}
     parts = sum(len(each) * (1 if axis == "corpora" else cfg.repeats + 2) for axis, each in values.items())

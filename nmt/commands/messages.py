@@ -16,10 +16,8 @@ from nmt.config.types import INTERNAL, key_of
 from nmt.errors import UserError, WriteError, install
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors of writing only
-_EXTRAS = {
-    "hydra/sweeper/optuna": "tuning",
-    "hydra/launcher/submitit": "cluster",
-}  # extra that has the choice
+# The extra that installs a choice
+_EXTRAS = {"hydra/sweeper/optuna": "tuning", "hydra/launcher/submitit": "cluster"}
 _GROUP_FAULT = "Config group override must be"  # start of a plain ValueError of Hydra
 
 

@@ -52,9 +52,8 @@ def _either(choices: list[str]) -> str:
 def other_names(command: str) -> Iterator[tuple[str, str]]:
     """Pairs of a name in other programs and the setting to suggest for it."""
     lines = Path(__file__).with_name("other_names.txt").read_text("utf-8").splitlines()
-    for right, _, names in (
-        line.partition(": ") for line in reversed(lines)
-    ):  # reversed, so that the upper line wins if two have a name
+    # Reversed, so that the upper line wins if two have a name
+    for right, _, names in (line.partition(": ") for line in reversed(lines)):
         if re.split("[=, ]", right)[0] in settings_of(command):
             yield from ((name, right) for name in names.split())
 

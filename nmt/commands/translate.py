@@ -21,6 +21,7 @@ from tqdm import tqdm
 from nmt import alignment, plotting
 from nmt.commands.entry import outlive_reader
 from nmt.config.build import build
+from nmt.config.types import as_list
 from nmt.data.unknown_characters import UnknownCharacters
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
@@ -53,7 +54,7 @@ def translate(cfg: DictConfig) -> None:
         if cfg.output is None:
             outlive_reader()
     page, shown = None if cfg.page is None else plotting.Page(), {}  # matplotlib takes a while to load
-    others = [cfg.beside] if isinstance(cfg.beside, str) else list(cfg.beside or ())
+    others = as_list(cfg.beside)
     if cfg.beside is None and OmegaConf.is_list(cfg.run):
         others = list(cfg.run)
     with ExitStack() as stack:

@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.atomic import check_folder
-from nmt.config.types import flat
+from nmt.config.types import as_list, flat
 from nmt.errors import UserError, command, printable
 from nmt.lines import read_lines
 from nmt.run.paths import find_runs, load_config, runs_under, score_files
@@ -98,7 +98,7 @@ def read_runs(names: Any, split: str) -> tuple[list[ScoredRun], list[str]]:
 
     Raises UserError for a folder that was named, if no run is left, and if two runs were scored on other sentences.
     """
-    named = [Path(each) for each in ([names] if isinstance(names, str) else names)]
+    named = [Path(each) for each in as_list(names)]
     runs, faults = [], []
     for directory in find_runs(names):
         try:

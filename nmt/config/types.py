@@ -1,7 +1,7 @@
 """Types of settings and their check, the groups of choices, and the splits of a corpus."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -105,6 +105,11 @@ def say(value: Any) -> str:
     # Parts of a configuration are mappings and sequences, unknown to JSON
     plain: Any = lambda part: dict(part) if isinstance(part, Mapping) else list(part)  # noqa: E731
     return json.dumps(value, ensure_ascii=False, default=plain)
+
+
+def as_list(value: str | Sequence[str] | None) -> list[str]:
+    """The values of a setting that takes one text or a list of them; none if it is null."""
+    return [value] if isinstance(value, str) else list(value or ())
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, Any]:

@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import huggingface_hub
-from huggingface_hub.errors import (
-    HTTPError,
-)  # the error of the client's HTTP library, which depends on its version
+from huggingface_hub.errors import HTTPError  # of the client's HTTP library, which depends on its version
 
 from nmt.errors import UserError
 

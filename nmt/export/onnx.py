@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from nmt import kernels
 from nmt.atomic import json_text
 from nmt.attention.masks import padding_mask
-from nmt.errors import UserError
+from nmt.errors import UserError, first_line
 from nmt.models.base import Translator
 from nmt.run.run import Run
 from nmt.run.translating import MOST_PIECES
@@ -193,8 +193,9 @@ def _save(
             program, input_names=input_names, output_names=names, dynamo=True, verbose=False
         )
     except Exception as error:  # anything the tracer cannot handle, also in a user's own model class
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"format=onnx: this model cannot be written as a graph: {said}") from error
+        raise UserError(
+            f"format=onnx: this model cannot be written as a graph: {first_line(error)}"
+        ) from error
     assert made is not None
     made.save(file)
 

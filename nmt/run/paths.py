@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.atomic import check_folder, read_at_most, replace_file
-from nmt.config.types import flat, say
+from nmt.config.types import as_list, flat, say
 from nmt.errors import UserError, WriteError
 from nmt.lines import opener
 from nmt.run.checkpoints import kept_files
@@ -296,7 +296,7 @@ def find_runs(runs: Any) -> list[Path]:
     comes even if it holds no run. Raises UserError if a name gives no run.
     """
     found: dict[Path, Path] = {}
-    for pattern in [runs] if isinstance(runs, str) else runs:
+    for pattern in as_list(runs):
         directories = [Path(pattern)]
         if not directories[0].exists() and glob.has_magic(pattern):
             directories = sorted(filter(Path.is_dir, map(Path, glob.glob(pattern))), key=_by_number)

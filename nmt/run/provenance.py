@@ -39,21 +39,16 @@ def commands_of(run_dir: Path) -> str | None:
 def note_command(run_dir: Path, overrides: Sequence[str], *, resumes: bool) -> None:
     """Record the settings typed to start a run, or to resume it with other settings."""
     earlier = _read(run_dir / COMMANDS) if resumes else []
-    given = (
-        [each.removeprefix("++") for each in overrides] if resumes else list(overrides)
-    )  # the command adds ++
+    # The command adds ++ to settings of a resumed run
+    given = [each.removeprefix("++") for each in overrides] if resumes else list(overrides)
     write_atomically(run_dir / COMMANDS, json.dumps([*earlier, given], indent=1, ensure_ascii=False) + "\n")
 
 
 def _read(file: Path) -> list[list[str]]:
     try:
         return [list(map(str, each)) for each in json.loads(read_at_most(file, _MOST_BYTES).decode("utf-8"))]
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        RecursionError,
-    ):  # lost or damaged: the run goes on without its command
+    # Lost or damaged: the run goes on without its command
+    except (OSError, ValueError, TypeError, RecursionError):
         return []
 
 

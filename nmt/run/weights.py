@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nmt.config.build import check_buildable
 from nmt.config.types import flat
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import UserError
+from nmt.errors import UserError, first_line
 from nmt.models.base import Translator
 from nmt.run.checkpoints import BROKEN
 from nmt.run.model import build_translator
@@ -54,19 +54,20 @@ def is_plain(tensor: Any) -> bool:
     return tensor.nbytes <= tensor.untyped_storage().nbytes()
 
 
-def read_weights(file: Path) -> dict[str, Tensor]:
-    """The translator's weights in a checkpoint. Raises UserError naming the file."""
+def read_weights(file: Path, checkpoint: Mapping[str, Any] | None = None) -> dict[str, Tensor]:
+    """The translator's weights in a `checkpoint`, read from `file` if not given. Raises UserError naming it."""
     try:
+        checkpoint = read_checkpoint(file) if checkpoint is None else checkpoint
         state = {
             name.removeprefix("translator."): value
-            for name, value in read_checkpoint(file)["state_dict"].items()
+            for name, value in checkpoint["state_dict"].items()
             if name.startswith("translator.")
         }
         for name, value in state.items():
             if not is_plain(value) or not value.is_floating_point():
                 raise TypeError(f"{name} is no plain tensor of numbers")
     except BROKEN as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         if isinstance(error, pickle.UnpicklingError):  # its message advises to load the file anyway
             reason = "it holds more than weights"
         raise UserError(
@@ -76,17 +77,23 @@ def read_weights(file: Path) -> dict[str, Tensor]:
 
 
 def load_translator(
-    config: DictConfig, tokenizer: Tokenizer, files: Sequence[Path], *, trusted: Sequence[str] = ()
+    config: DictConfig,
+    tokenizer: Tokenizer,
+    files: Sequence[Path],
+    *,
+    trusted: Sequence[str] = (),
+    checkpoint: Mapping[str, Any] | None = None,
 ) -> Translator:
     """The model of a run's `model` node, with the weights of a file, or the mean of several files' weights.
 
-    Raises UserError if the node needs other weights than the file's, before memory is taken for them.
+    checkpoint: the content of the first file, if it has been read. Raises UserError if the node needs other weights
+    than the file's, before memory is taken for them.
     """
     check_buildable(config, "model", trusted)
     for key, value in flat(OmegaConf.to_container(config, resolve=True), "model").items():
         if isinstance(value, int) and abs(value) > _MOST:
             raise UserError(f"{key}={value}: a model has no layers of this size or number")
-    weights = read_weights(files[0])
+    weights = read_weights(files[0], checkpoint)
     with _no_more_than(weights, files[0]):
         translator = build_translator(config, tokenizer, trusted=trusted)
     if len(files) == 1:

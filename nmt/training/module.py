@@ -198,9 +198,8 @@ class TranslationModule(L.LightningModule):
         dtype = torch.promote_types(gradients[0].dtype, torch.float32)
         num_tokens = torch.stack(self._window_tokens).sum().to(dtype)
         self._window_tokens.clear()
-        world_size = (
-            self.trainer.world_size
-        )  # DDP has averaged the gradients over ranks instead of summing them
+        # DDP has averaged the gradients over ranks instead of summing them
+        world_size = self.trainer.world_size
         if world_size > 1:
             num_tokens = self.trainer.strategy.reduce(num_tokens, reduce_op="sum")
         torch._foreach_mul_(gradients, world_size / num_tokens)

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.config.build import may_build
 from nmt.config.types import GROUPS, flat, say
-from nmt.errors import UserError
+from nmt.errors import UserError, first_line
 from nmt.run.checkpoints import BROKEN
 from nmt.run.paths import load_config
 from nmt.run.weights import read_checkpoint
@@ -48,11 +48,8 @@ CHANGEABLE = (
 FIXED = tuple(
     f"callbacks.score.{name}{end}" for name in ("bleu", "chrf", "lowercase", "macro_f1") for end in ("", ".*")
 )
-ACTING = (
-    "callbacks",
-    "logger",
-    "trainer",
-)  # sections from which only numbers and `_TEXTS` of a run are taken
+# Sections from which only numbers and `_TEXTS` of a run are taken
+ACTING = ("callbacks", "logger", "trainer")
 _NEEDED: dict[str, Any] = {
     **dict.fromkeys(("data", "model", "optimizer", "scheduler", "decoding", "metrics"), dict),
     **dict.fromkeys(("callbacks", "trainer"), dict),
@@ -92,7 +89,7 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
             aside = file.with_name(f"{name}.broken")
             with contextlib.suppress(FileNotFoundError):  # another rank has renamed it
                 file.replace(aside)
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             log.warning("%s is broken (%s): now %s, and the one before it is used", file, reason, aside.name)
             continue
         if missing:

@@ -40,9 +40,8 @@ def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
     Removes states of unknown callbacks of Lightning: ModelCheckpoint would remove the files that its state names.
     """
     trainer, weights = module.trainer, module.state_dict()
-    checkpoint.pop(
-        "native_amp_scaling_state", None
-    )  # Lightning's old name for the checked state MixedPrecision
+    # Lightning's old name for MixedPrecision, which is checked below
+    checkpoint.pop("native_amp_scaling_state", None)
     data, training = type(trainer.datamodule), checkpoint["training"]  # type: ignore[attr-defined]
     wanted: dict[str, Any] = {
         **{"epoch": 0, "global_step": 0, "state_dict": weights},

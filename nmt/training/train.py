@@ -322,9 +322,8 @@ def resume_run(
         num_processes, training = len(checkpoint["random"]), cost_so_far(checkpoint)
         new_end = bool(changes) and resume.stretches_schedule(stored, config)
     tokenizer = Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(resumed.data))
-    load_translator(
-        resumed.model, tokenizer, [file], trusted=cfg.trusted
-    )  # fails early if the weights do not fit
+    # Fails early if the weights do not fit
+    load_translator(resumed.model, tokenizer, [file], trusted=cfg.trusted, checkpoint=checkpoint)
     for line in changes:
         log.info(line)
     if new_end:

@@ -8,6 +8,7 @@ from datasets import Dataset
 from omegaconf import DictConfig
 
 from nmt.config.build import reads_lowercase
+from nmt.config.types import as_list
 from nmt.data import encoding
 from nmt.data.cache import cached_tokenizer
 from nmt.data.streaming import TextStream
@@ -25,7 +26,7 @@ def make_tokenizer(config: DictConfig, train: Dataset | TextStream) -> Tokenizer
     """
     settings, lowercase = config.tokenizer, reads_lowercase(config)
     if settings.model is not None:
-        files = [settings.model] if isinstance(settings.model, str) else list(settings.model)
+        files = as_list(settings.model)
         if settings.joint != (len(files) == 1):
             said, sides = str(settings.joint).lower(), "both sides" if len(files) == 1 else "one side each"
             raise UserError(

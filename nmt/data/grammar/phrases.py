@@ -28,15 +28,8 @@ from nmt.data.grammar.predicates import Act, act_of, add_adverbial, add_compleme
 
 # Kinds without a bare plural: their Vietnamese needs its classifier
 _SINGLE = ("person", "song", "task", "show", "house", "town", "inside", "site", "nature", "opening")
-_SOMEONES = (
-    "teacher",
-    "student",
-    "doctor",
-    "driver",
-    "neighbour",
-    "friend",
-    "guest",
-)  # people with an owner: my teacher
+# People with an owner: my teacher
+_SOMEONES = ("teacher", "student", "doctor", "driver", "neighbour", "friend", "guest")
 _QUANTIFIERS = (
     ("many/1 N", "nhiều/1 N", False),
     ("a few/1 N", "vài/1 N", False),
