@@ -73,7 +73,7 @@ def decode(line: bytes, longest: int = LONGEST_LINE, *, keep_end: bool = False) 
     return text[:-1].removesuffix("\r")
 
 
-def digest_lines(path: Path) -> str:
+def digest_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with readable(path), path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -12,7 +12,7 @@ import pytest
 from datasets import Dataset
 
 from nmt.data.datamodule import TranslationDataModule
-from nmt.data.sampling import PairSampler
+from nmt.data.pair_sampler import PairSampler
 from nmt.data.segmentation import Segmenter
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -269,7 +269,7 @@ def test_a_pair_does_not_depend_on_the_others(case, monkeypatch):
     data = make_data(case)
     whole = pieces(data, 3)
     sampler = PairSampler(*case, max_length=60, seed=1)
-    monkeypatch.setattr("nmt.data.sampling._ROWS_A_BLOCK", 4)
+    monkeypatch.setattr("nmt.data.pair_sampler._ROWS_A_BLOCK", 4)
     some = sampler.draw(data.train.select([20, 3, 11, 7, 1, 5]), 3)
     assert {row["index"]: (row["src_ids"], row["tgt_ids"]) for row in some} == {
         index: whole[index] for index in (20, 3, 11, 7, 1, 5)

@@ -14,7 +14,7 @@ from nmt.data.batching import collate
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import StreamingDataModule
 from nmt.data.find import Files, Languages
-from nmt.data.sampling import PairSampler
+from nmt.data.pair_sampler import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError

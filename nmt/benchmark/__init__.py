@@ -2,6 +2,18 @@
 
 from nmt.benchmark.corpora import Start, safe_environment, watch, write_corpus
 from nmt.benchmark.growth import exponents, made_up_batches
+from nmt.benchmark.markdown import (
+    LABELS,
+    corpora_table,
+    extreme_ratio,
+    growth_curves,
+    growth_rows,
+    growth_tables,
+    measurement_tables,
+    paired_ratio,
+    ratio_table,
+    summary,
+)
 from nmt.benchmark.products import Product, count_products, products_of, products_seconds
 from nmt.benchmark.resources import peak_memory_of
 from nmt.benchmark.steps import (
@@ -16,15 +28,3 @@ from nmt.benchmark.steps import (
     train_seconds,
 )
 from nmt.benchmark.subjects import Decoding, Subject
-from nmt.benchmark.tables import (
-    LABELS,
-    corpora_table,
-    extreme_ratio,
-    growth_curves,
-    growth_rows,
-    growth_tables,
-    measurement_tables,
-    paired_ratio,
-    ratio_table,
-    summary,
-)

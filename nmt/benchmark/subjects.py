@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from nmt.benchmark.markdown import LABELS, summary
 from nmt.benchmark.products import products_of, products_seconds
 from nmt.benchmark.resources import peak_memory_of
 from nmt.benchmark.steps import TrainingStep, decode_seconds, first, num_target_tokens, train_seconds
-from nmt.benchmark.tables import LABELS, summary
 from nmt.data.batching import Batch
 from nmt.kernels import using
 from nmt.models.base import Translator

@@ -26,7 +26,7 @@ from nmt.data.find import ALIASES, Files, Languages, find, missing_split_error
 from nmt.data.formats import Row
 from nmt.data.streaming import TextStream
 from nmt.errors import UserError
-from nmt.lines import digest_lines, read_lines
+from nmt.lines import digest_file, read_lines
 
 _READER_VERSION = 4  # raise it when the same files give other rows
 # Limits of the built-in text: it is generated in memory
@@ -78,7 +78,7 @@ def read_files(
 def _read_split(
     files: Files, languages: Languages, split: str, cache_dir: str | Path, *, skip_bad: bool
 ) -> Dataset:
-    parts = [files.form, languages, skip_bad, *((path.suffix, digest_lines(path)) for path in files.paths)]
+    parts = [files.form, languages, skip_bad, *((path.suffix, digest_file(path)) for path in files.paths)]
     calls = []
 
     def found() -> Iterator[Row]:
@@ -134,7 +134,7 @@ def _generated_splits(
     def split_rows(split: str) -> Iterator[Row]:
         return (row(example, *languages) for example in generated()[split])
 
-    key = _key(*map(digest_lines, _grammar_sources()), *languages, settings)
+    key = _key(*map(digest_file, _grammar_sources()), *languages, settings)
     return {
         split: cached_dataset(functools.partial(split_rows, split), key=key, split=split, cache_dir=cache_dir)
         for split in splits

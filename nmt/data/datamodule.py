@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from nmt.data import encoding
 from nmt.data.batching import Batch, TokenBatchSampler, collate, mix_seed
 from nmt.data.encoding import Rows
-from nmt.data.sampling import PairSampler
+from nmt.data.pair_sampler import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unknown_characters import unknown_message

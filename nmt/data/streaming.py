@@ -18,7 +18,7 @@ from nmt.data.batching import Batch, TokenBatchSampler, mix_seed
 from nmt.data.encoding import Rows
 from nmt.data.find import Files, Languages
 from nmt.data.formats import Row, read_rows
-from nmt.data.sampling import PairSampler
+from nmt.data.pair_sampler import PairSampler
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
@@ -36,7 +36,7 @@ class TextStream:
     @cached_property
     def digest(self) -> str:
         """A digest of all bytes of the files. Their paths do not count."""
-        digests = [lines.digest_lines(path) for shard in self.shards for path in shard.paths]
+        digests = [lines.digest_file(path) for shard in self.shards for path in shard.paths]
         return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
     def rows(self, seed: int, number: int) -> Iterator[Row]:

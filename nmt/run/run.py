@@ -20,11 +20,11 @@ from nmt.run.aligning import AligningModel
 from nmt.run.data import read_whole, references_of, stored_data
 from nmt.run.device import pick_device
 from nmt.run.limits import check_case
+from nmt.run.loading import load_translator
 from nmt.run.model import quantise_linear_maps
 from nmt.run.paths import checkpoint_file, files_to_average, load_config
 from nmt.run.translating import TranslatingModel
 from nmt.run.translation import Translation
-from nmt.run.weights import load_translator
 
 
 class Run(TranslatingModel, AligningModel):

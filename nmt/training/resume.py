@@ -22,8 +22,8 @@ from nmt.config.build import may_build
 from nmt.config.types import GROUPS, flat, say
 from nmt.errors import UserError, first_line
 from nmt.run.checkpoints import BROKEN
+from nmt.run.loading import read_checkpoint
 from nmt.run.paths import load_config
-from nmt.run.weights import read_checkpoint
 from nmt.training.memory import is_out_of_memory
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from nmt import distributed
 from nmt.data.datamodule import StreamingDataModule
 from nmt.data.streaming import Place
 from nmt.errors import UserError
-from nmt.run.weights import is_plain
+from nmt.run.loading import is_plain
 from nmt.training.callbacks.randomness import random_state, set_random_state
 
 _MOST_SECONDS = 1e12  # limit on seconds of training and other finite numbers, which are far smaller

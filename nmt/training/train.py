@@ -25,9 +25,9 @@ from nmt.environment import launch_rank
 from nmt.errors import UserError, command
 from nmt.run import provenance
 from nmt.run.data import read_splits
+from nmt.run.loading import load_translator, load_weights
 from nmt.run.model import build_translator
 from nmt.run.paths import checkpoint_file, load_config, write_atomically
-from nmt.run.weights import load_translator, load_weights
 from nmt.training import launch, resume
 from nmt.training.callbacks import (
     AtomicCheckpointIO,

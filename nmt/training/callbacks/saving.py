@@ -20,7 +20,7 @@ from nmt.config.types import Count, Positive
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError, WriteError
 from nmt.run.checkpoints import is_kept, kept_file, kept_files
-from nmt.run.weights import read_checkpoint
+from nmt.run.loading import read_checkpoint
 from nmt.training.callbacks.randomness import random_state, set_random_state
 from nmt.training.callbacks.tensorboard import tensorboard_writers
 
