@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from datasets.fingerprint import get_temporary_cache_files_directory
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # The events of Python's audit hooks, and which of their arguments are paths that are changed
@@ -70,10 +71,10 @@ _hooked: list[bool] = []
 def _hook() -> None:
     """A hook cannot be removed: there is one, which looks only while something is watched."""
     if not _hooked:
-        (
-            tempfile.gettempdir(),
-            matplotlib.get_configdir(),
-            matplotlib.get_cachedir(),
-        )  # which they find by writing
+        # Folders that a library makes or tries once in a process
+        tempfile.gettempdir()
+        matplotlib.get_configdir()
+        matplotlib.get_cachedir()
+        get_temporary_cache_files_directory()
         sys.addaudithook(_note)
         _hooked.append(True)
