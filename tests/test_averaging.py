@@ -24,7 +24,7 @@ from nmt.training.callbacks import ExponentialMovingAverage, validation_scores
 from nmt.training.callbacks.ema import decay_after, update
 from nmt.training.module import TranslationModule
 from tests import test_ddp
-from tests.commands import call
+from tests.commands import run as run_command
 from tests.test_resume import (
     EVEN,
     SMALL,
@@ -193,7 +193,9 @@ def assert_close(found: dict[str, torch.Tensor], expected: dict[str, Any]) -> No
         np.testing.assert_allclose(value.numpy(), expected[name], rtol=0, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize(("accumulate", "every_n_steps"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(
+    ("accumulate", "every_n_steps"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 3)]
+)
 def test_what_a_run_validates_and_keeps_is_the_average(accumulate, every_n_steps, workspace):
     directory, file = workspace / f"recorded_{accumulate}", workspace / f"recorded_{accumulate}.pt"
     settings = [
@@ -470,9 +472,9 @@ def test_the_commands_take_the_average(plain, workspace):
     (workspace / "tgt").write_bytes(lines)
     output = workspace / "average"
     greedy = "decoding=greedy"
-    result = call("evaluate", f"run={plain}", "average=3", greedy, f"output={output}", "num_bootstrap=0")
-    assert result.returncode == 0, result.stderr.decode()
-    assert "mean of the last 3 checkpoints" in result.stdout.decode()
+    ended = run_command("evaluate", f"run={plain}", "average=3", greedy, f"output={output}", "num_bootstrap=0")
+    assert ended.status == 0, ended.err
+    assert "mean of the last 3 checkpoints" in ended.out
     assert '"average": 3' in (output / "metrics.json").read_text()
     run = Run.load(plain, average=3)
     expected = run.translate(run.split("test")["src"], DecodingSettings(beam_size=1))
@@ -482,5 +484,5 @@ def test_the_commands_take_the_average(plain, workspace):
     )
     assert both.text == run.translate(["the cat sleeps ."])[0].text
     pair = [f"src={workspace / 'src'}", f"tgt={workspace / 'tgt'}"]
-    result = call("align", f"run={plain}", "average=2", *pair)
-    assert result.returncode == 0, result.stderr.decode()
+    ended = run_command("align", f"run={plain}", "average=2", *pair)
+    assert ended.status == 0, ended.err

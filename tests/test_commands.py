@@ -333,7 +333,8 @@ def test_a_process_writes_its_files_though_nobody_reads_its_lines(run_dir, tmp_p
     assert_whole(tmp_path)
 
 
-@pytest.mark.parametrize("buffering", ["", pytest.param("1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("buffering", ["", "1"])
 def test_training_goes_on_when_nobody_reads_what_it_prints(buffering, workspace):
     """As in `train.py … | head`, which ends before the run does."""
     directory = workspace / f"unread{buffering}"

@@ -227,6 +227,7 @@ def test_two_processes_train_as_one_with_twice_the_batches(workspace, alone):
     assert len(list(directory.glob("events.*"))) == len(list(alone.glob("events.*")))
 
 
+@pytest.mark.slow
 def test_two_processes_accumulate_as_one(workspace):
     parts, whole = workspace / "accumulated", workspace / "whole"
     short = [*SMALL, "trainer.max_epochs=5"]

@@ -49,6 +49,7 @@ def test_a_run_under_nohup_outlives_its_terminal(watching):
     callback.on_train_batch_start(trainer, None, None, 0)
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     directory = tmp_path / "run"
     settings = [*SMALL, "trainer.max_epochs=1000", "callbacks.early_stopping.patience=1000"]

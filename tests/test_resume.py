@@ -300,7 +300,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", some_slow(ENDS, "in validation", "renaming a checkpoint"))
+@pytest.mark.parametrize("end", some_slow(ENDS, "renaming a checkpoint"))
 def test_a_run_that_goes_on_is_the_run_that_never_stopped(end, workspace, whole):
     sabotage, status = ENDS[end]
     directory = workspace / end.replace(" ", "_")
@@ -339,7 +339,7 @@ UNEVEN_ENDS = {
 
 
 @pytest.mark.parametrize(
-    "end", some_slow(UNEVEN_ENDS, "terminated inside a window", "killed when only best.ckpt is there")
+    "end", some_slow(UNEVEN_ENDS, "killed when only best.ckpt is there")
 )
 def test_so_it_is_with_accumulation_validation_inside_epochs_and_a_plateau(end, workspace, whole_uneven):
     sabotage, status = UNEVEN_ENDS[end]
@@ -399,7 +399,8 @@ def streamed(text: Path) -> list[str]:
     return [*kept, *EVEN, *files, "data.max_length=60", "data.streaming=11", "data.buffer_pairs=70"]
 
 
-@pytest.mark.parametrize("batch", [7, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [7])
 def test_so_it_is_with_text_that_is_read_as_it_goes(batch, workspace, text):
     whole, killed = workspace / f"streamed{batch}", workspace / f"killed{batch}"
     assert train(whole, streamed(text)) == 0, log_of(whole)
@@ -469,6 +470,7 @@ def test_so_it_is_with_every_regulariser(model, workspace):
     assert_same_run(directory, whole)
 
 
+@pytest.mark.slow
 def test_a_finished_run_that_is_given_more_epochs_is_the_longer_run(workspace):
     short, long = workspace / "short", workspace / "long"
     constant = [*SMALL, "scheduler=constant"]
