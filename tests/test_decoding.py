@@ -365,11 +365,14 @@ def test_coverage_changes_what_wins() -> None:
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 5.0])
 def test_a_beam_of_one_is_greedy_search(seed: int, alpha: float) -> None:
     model, src = Table(9, seed=seed), batch_of(*SOURCES)
-    greedy = greedy_search(model, src, need_weights=True)
-    beam = beam_search(model, src, beam_size=1, length_alpha=alpha, need_weights=True)
-    for one, (other,) in zip(greedy, beam, strict=True):
+    settings = {"beam_size": 1, "length_alpha": alpha, "need_weights": True}
+    beam = beam_search(model, src, **settings)
+    for one, (found,), (other,) in zip(
+        greedy_search(model, src, **settings), search(model, src, **settings), beam, strict=True
+    ):
         assert_same(one, other)
-        assert one.score == one.log_prob
+        assert_same(found, other)
+        assert one.score == found.score == pytest.approx(other.score)
         assert other.score == pytest.approx(other.log_prob / length_penalty(len(other.ids) + 1, alpha))
 
 

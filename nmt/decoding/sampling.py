@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from nmt import kernels
 from nmt.attention.masks import padding_mask
 from nmt.decoding.constraints import Constraints
 from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
+from nmt.decoding.penalties import length_penalty
 from nmt.decoding.settings import BEAM, DecodingSettings
 from nmt.models.base import Translator, select
 
@@ -28,17 +30,20 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """The most probable piece at each step, one hypothesis for each sentence of `src` [B, S], in order.
 
-    Of the settings, only the constraints apply. The score is the log-probability. Raises ValueError as `Constraints`
-    does, FloatingPointError if the model gives NaN.
+    Of the settings, only the constraints and `length_alpha` apply. The score is that of beam search:
+    `log_prob / length_penalty`. Raises ValueError as `Constraints` does, FloatingPointError if the model gives NaN.
     """
     src_mask = padding_mask(src, model.pad_id)
     constraints = Constraints(model, src_mask.sum(dim=1), settings, prefixes)
 
     def most_probable(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
-        return log_probs.argmax(dim=-1)
+        return kernels.best(log_probs, 1)[1].squeeze(-1)
 
     found = _follow(model, src, src_mask, constraints, most_probable, width=1, need_weights=need_weights)
-    return [hypothesis for (hypothesis,) in found]
+    return [
+        replace(each, score=each.log_prob / length_penalty(len(each.ids) + 1, settings.length_alpha))
+        for (each,) in found
+    ]
 
 
 @torch.no_grad()

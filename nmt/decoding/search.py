@@ -1,4 +1,4 @@
-"""Decoding by beam search or by sampling, as the settings say."""
+"""Decoding by greedy search, by beam search or by sampling, as the settings say."""
 
 from torch import Tensor
 
@@ -20,8 +20,12 @@ def search(
 ) -> list[list[Hypothesis]]:
     """`num_best` translations of each sentence of `src` [B, S].
 
-    Samples come in the order drawn, other translations best first. Raises ValueError if the settings do not fit the
+    Samples come in the order drawn, other translations best first. A beam of one is searched greedily, which finds the
+    same (coverage aside, which needs the weights of each step). Raises ValueError if the settings do not fit the
     model, `num_best` or the prefixes.
     """
+    if not settings.sample and settings.beam_size == num_best == 1 and settings.coverage_beta == 0:
+        found = sampling.greedy_search(model, src, settings, prefixes=prefixes, need_weights=need_weights)
+        return [[hypothesis] for hypothesis in found]
     find = sampling.sample if settings.sample else beam_search
     return find(model, src, settings, num_best=num_best, prefixes=prefixes, need_weights=need_weights)
