@@ -89,6 +89,8 @@ def check_folder(directory: Path) -> None:
                     continue
             is_junction = getattr(about, "st_reparse_tag", 0) == 0xA0000003  # Windows' link of a folder
             if stat.S_ISDIR(about.st_mode) and not is_junction:
+                if path.suffix in (".json", ".yaml", ".txt", ".ckpt", ".npz"):
+                    raise UserError(f"{path} is a folder with the name of a file: remove it")
                 folders.append(path)
             elif not stat.S_ISREG(about.st_mode):
                 raise UserError(f"{path} is no plain file or folder, and a run has nothing else: remove it")

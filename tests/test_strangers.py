@@ -171,7 +171,13 @@ def fifo(name: str) -> Callable[[Path], None]:
     return act
 
 
+def folder(run_dir: Path) -> None:
+    (run_dir / "metrics.json").unlink()
+    (run_dir / "metrics.json").mkdir()
+
+
 OTHER_FILES = {
+    "a folder for scores": ("train", folder, "metrics.json is a folder with the name of a file"),
     "a log": ("train", link("train.log"), "train.log is no plain file"),
     "settings of a logger": ("train", link("csv/version_0/hparams.yaml"), "hparams.yaml is no plain file"),
     "a second name": ("train", second_name, "train.log has a second name"),
