@@ -472,7 +472,9 @@ def test_the_commands_take_the_average(plain, workspace):
     (workspace / "tgt").write_bytes(lines)
     output = workspace / "average"
     greedy = "decoding=greedy"
-    ended = run_command("evaluate", f"run={plain}", "average=3", greedy, f"output={output}", "num_bootstrap=0")
+    ended = run_command(
+        "evaluate", f"run={plain}", "average=3", greedy, f"output={output}", "num_bootstrap=0"
+    )
     assert ended.status == 0, ended.err
     assert "mean of the last 3 checkpoints" in ended.out
     assert '"average": 3' in (output / "metrics.json").read_text()

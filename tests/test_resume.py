@@ -338,9 +338,7 @@ UNEVEN_ENDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "end", some_slow(UNEVEN_ENDS, "killed when only best.ckpt is there")
-)
+@pytest.mark.parametrize("end", some_slow(UNEVEN_ENDS, "killed when only best.ckpt is there"))
 def test_so_it_is_with_accumulation_validation_inside_epochs_and_a_plateau(end, workspace, whole_uneven):
     sabotage, status = UNEVEN_ENDS[end]
     directory = workspace / f"uneven_{end.replace(' ', '_')}"
