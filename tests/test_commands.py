@@ -98,7 +98,7 @@ def test_each_validation_is_a_line_in_the_terminal_and_in_the_log(run_dir, works
 
 def test_a_run_directory_holds_what_the_contract_names(run_dir):
     names = {str(path.relative_to(run_dir)) for path in run_dir.rglob("*") if path.is_file()}
-    assert {"config.yaml", "metrics.json", "hypotheses.txt", "train.log"} <= names
+    assert {"config.yaml", "metrics.json", "hypotheses.txt", "train.log", "validations.json"} <= names
     assert {"checkpoints/best.ckpt", "checkpoints/last.ckpt", "tokenizer/joint.model"} <= names
     assert any(name.startswith("events.out.tfevents") for name in names)
     pictures = sorted(Path(name).suffix for name in names if name.startswith("alignments/"))

@@ -15,6 +15,7 @@ from nmt.errors import UserError
 from nmt.lines import read_lines
 from nmt.run.data import stored_data
 from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
+from nmt.run.observations import observe
 from nmt.run.paths import find_checkpoint, score_files
 from nmt.run.run import Run, open_run
 from nmt.run.scores import folder_name, is_repeated, score_lines, write_scores
@@ -42,6 +43,10 @@ def evaluate(cfg: DictConfig) -> dict:
         show_progress=True,
         hypotheses=None if cfg.hypotheses is None else list(read_lines(Path(cfg.hypotheses))),
     )
+    texts = [each.text for each in translations]
+    if "tgt" in dataset.column_names:
+        is_own = isinstance(cfg.run, str) and cfg.hypotheses is None
+        scores["observations"] = observe(run, dataset, texts, trained=is_own)
     scores["decoding"] = asdict(decoding)
     weights = ""
     if cfg.average is None:

@@ -119,4 +119,5 @@ def score_lines(scores: dict[str, Any]) -> str:
     if "importance" in scores:
         result = scores["importance"]
         lines.append(f"sentences that matter: precision {result['precision']:.3f}  mass {result['mass']:.3f}")
+    lines += [f"note  {each['text']}" for each in scores.get("observations", [])]
     return "\n".join(lines)

@@ -82,6 +82,7 @@ class TranslationModule(L.LightningModule):
         self._before_resuming = (0.0, 0.0)
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
         self.lr = float("nan")  # of the last optimizer step
+        self.train_loss = float("nan")  # as logged last
         self._logged_step = 0  # the last
         self._started: float | None = (
             None  # time at which the clock was last started; None while it is stopped
@@ -226,7 +227,7 @@ class TranslationModule(L.LightningModule):
             "train/lr": self.lr,
             "train/grad_norm": float(self.grad_norm),
         }
-        self._logged_step = step
+        self._logged_step, self.train_loss = step, metrics["train/loss"]
         for logger in self.loggers:
             logger.log_metrics(metrics, step=step)
         self.progress["loss"] = f"{metrics['train/loss']:.3f}"

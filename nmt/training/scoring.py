@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from nmt.config.build import build, build_parts
 from nmt.config.types import GROUPS, flat
 from nmt.errors import UserError, printable
+from nmt.run.observations import observe
 from nmt.run.paths import score_files
 from nmt.run.provenance import command_line, commands_of, provenance
 from nmt.run.run import Run
@@ -55,6 +56,8 @@ def score(
         scorers=build_parts(cfg.metrics, "metrics", trusted=cfg.trusted),
         show_progress=True,
     )
+    texts = [each.text for each in translations]
+    scores["observations"] = observe(run, splits[split], texts, trained=True)
     scores["training"] = {
         **provenance(commands_of(run_dir), run.device),
         **training,

@@ -3,11 +3,13 @@
 import logging
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, Timer, TQDMProgressBar
 
+from nmt.run.validations import note_validation
 from nmt.training.callbacks.saving import Checkpoints
 
 log = logging.getLogger("train")
@@ -40,7 +42,10 @@ class ProgressBar(TQDMProgressBar):
 
 
 class LogValidations(Callback):
-    """Logs a line per validation, in the terminal and in train.log: epoch, step, scores, best, speed and time left."""
+    """Logs a line per validation, in the terminal and in train.log: epoch, step, scores, best, speed and time left.
+
+    Also writes its scores to `validations.json`.
+    """
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._start = (trainer.global_step, time.perf_counter())
@@ -49,6 +54,10 @@ class LogValidations(Callback):
         speed = pl_module.tokens_per_second()  # of all ranks
         left = seconds_left(trainer, *self._start)
         log.info("%s", describe_validation(trainer, speed=speed, left=left))
+        if trainer.is_global_zero:
+            scores = {name: float(score) for name, score in trainer.callback_metrics.items()}
+            losses = {"step": trainer.global_step, "train/loss": pl_module.train_loss}
+            note_validation(Path(trainer.default_root_dir), scores | losses)
 
 
 def describe_validation(trainer: L.Trainer, *, speed: float, left: float | None) -> str:
