@@ -235,6 +235,31 @@ def test_other_scores_are_written_beside_those_of_the_training(overrides, scored
     )
 
 
+def test_probes_and_observations_are_written_with_the_scores(scored, tmp_path):
+    before = (scored / "metrics.json").read_bytes()
+    ended = run_composed("evaluate", f"run={scored}", "device=cpu", "probes=true")
+    assert ended.status == 0, ended.err
+    file = scored / "evaluations" / "probes-true" / "metrics.json"
+    scores = json.loads(file.read_text("utf-8"))
+    assert (scored / "metrics.json").read_bytes() == before
+    for name, probe in scores["probes"].items():
+        assert f"| {name.replace('_', ' ')} " in ended.out
+        assert {"score", "original"} == set(probe["chrf"])
+    assert {"upper_case", "two_sentences"} <= scores["probes"].keys()
+    found = {each["name"]: each for each in scores["observations"]}
+    assert found  # of random weights
+    for each in found.values():
+        assert f"note  {each['text']}\n" in ended.out
+    hypotheses = written(tmp_path / "out.vi", TARGETS)
+    ended = run_composed("evaluate", f"run={scored}", f"hypotheses={hypotheses}", "probes=true")
+    refused(ended, "probes=true", f"hypotheses={hypotheses}")
+    refused(
+        run_composed("evaluate", f"run={scored}", "metrics=classification", "probes=true"),
+        "probes=true",
+        "BLEU",
+    )
+
+
 def test_changed_settings_name_the_folder(scored):
     for overrides, name in (
         (["decoding.beam_size=3", "num_bootstrap=0"], "beam_size-3_num_bootstrap-0"),

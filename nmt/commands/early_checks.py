@@ -155,6 +155,10 @@ def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         for key in map(key_of, overrides):
             if cfg[given] is not None and key.split(".")[0] in idle:
                 raise UserError(f"{key} has no effect with {given}={cfg[given]}: leave it out")
+    if cfg.probes and cfg.hypotheses is not None:
+        raise UserError(
+            f"probes=true translates, and hypotheses={cfg.hypotheses} are given: leave out one of them"
+        )
     refs = as_list(cfg.refs)
     _check_inputs(cfg.src, cfg.hypotheses, *refs)
     if cfg.output is None and not isinstance(cfg.run, str):

@@ -7,6 +7,7 @@ from typing import Any
 from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.comparison.tables import align_columns
 from nmt.config.build import build, build_parts, metrics_of
 from nmt.config.types import as_list, flat
 from nmt.data.corpus import read_references, with_references
@@ -17,11 +18,12 @@ from nmt.run.data import stored_data
 from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.observations import observe
 from nmt.run.paths import find_checkpoint, score_files
+from nmt.run.probes import SCORES, probe_rows, run_probes
 from nmt.run.run import Run, open_run
 from nmt.run.scores import folder_name, is_repeated, score_lines, write_scores
 
 EVALUATIONS = "evaluations"  # folder in a run directory for scores with changed settings
-USUAL = {"average": None, "int8": False, "num_bootstrap": 1000}
+USUAL = {"average": None, "int8": False, "num_bootstrap": 1000, "probes": False}
 
 
 def evaluate(cfg: DictConfig) -> dict:
@@ -32,6 +34,8 @@ def evaluate(cfg: DictConfig) -> dict:
     check_decoding(decoding, run.translator)
     metrics = metrics_of(cfg, run.config.data)
     scorers = build_parts(metrics, "metrics", trusted=cfg.trusted)
+    if cfg.probes and not set(SCORES) & set(scorers):
+        raise UserError("probes=true: the run has neither BLEU nor chrF: give metrics=translation too")
     dataset = read_text(cfg, run)
     if cfg.hypotheses is None:
         count_long_references(cfg, run, dataset, decoding)
@@ -47,6 +51,8 @@ def evaluate(cfg: DictConfig) -> dict:
     if "tgt" in dataset.column_names:
         is_own = isinstance(cfg.run, str) and cfg.hypotheses is None
         scores["observations"] = observe(run, dataset, texts, trained=is_own)
+    if cfg.probes:
+        scores["probes"] = run_probes(run, dataset, texts, decoding, scorers)
     scores["decoding"] = asdict(decoding)
     weights = ""
     if cfg.average is None:
@@ -71,6 +77,8 @@ def evaluate(cfg: DictConfig) -> dict:
     file = write_scores(output, cfg.split, scores, translations, trained_in=trained_in)
     text = cfg.split if cfg.src is None else cfg.src
     print(f"{text} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{score_lines(scores)}")
+    if cfg.probes:
+        print(align_columns(probe_rows(scores["probes"])))
     beside = "translations" if cfg.hypotheses is None else "log-probabilities"
     print(f"written to {file}, with the {beside} beside it")
     return scores

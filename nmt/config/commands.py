@@ -160,6 +160,7 @@ class Evaluate(OfARun, total=False):
     hypotheses: Text | None
     int8: bool
     num_bootstrap: Trials
+    probes: bool
     output: Text | None
     data: OtherData
 

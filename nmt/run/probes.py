@@ -1,0 +1,117 @@
+"""Probes: a test set once more with changed sources, to see how much worse its translations become."""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from nmt import metrics
+from nmt.alignment import choose_units
+
+SCORES = ("bleu", "chrf")
+SEED, MISSPELT = 1, 0.1  # share of the words of four letters or more
+MOST_LINES, DICE, OFTEN = (
+    5_000,
+    0.8,
+    5,
+)  # of pairs of words: lines read, least Dice coefficient, least lines of a pair
+Change = Callable[[str], str]
+
+
+def misspell(line: str) -> str:
+    """Drop, double or swap a letter in every tenth longer word. A line always gets the same errors."""
+    draw = random.Random(f"{SEED} {line}")
+
+    def change(match: re.Match[str]) -> str:
+        word, place = match[0], draw.randrange(len(match[0]) - 1)
+        first, second = word[place], word[place + 1]
+        pair = draw.choice((second, first + first + second, second + first))
+        return word[:place] + pair + word[place + 2 :] if draw.random() < MISSPELT else word
+
+    return re.sub(r"[^\W\d_]{4,}", change, line)
+
+
+def without_stop(line: str) -> str:
+    return line.rstrip().rstrip(".。").rstrip()
+
+
+# A change of the sources, and a change of references and translations before they are compared
+CHANGES: dict[str, tuple[Change, Change]] = {
+    "lower_case": (str.lower, str.lower),
+    "upper_case": (str.upper, str.lower),
+    "no_full_stop": (without_stop, without_stop),
+    "typing_errors": (misspell, str),
+}
+
+
+def make_probes(
+    sources: Sequence[str], references: Sequence[str], originals: Sequence[str]
+) -> dict[str, list[tuple[str, ...]]]:
+    """Source, reference and translation of the unchanged source (of single words, none) for each row of each probe.
+
+    A probe has only the sentences that it changes.
+    """
+    rows = [row for row in zip(sources, references, originals, strict=True) if row[0].strip()]
+    found: dict[str, list[Any]] = {
+        name: [(change(src), compare(ref), compare(out)) for src, ref, out in rows if change(src) != src]
+        for name, (change, compare) in CHANGES.items()
+    }
+    pairs = zip(rows[::2], rows[1::2], strict=False)
+    joined = [tuple(map(_join, *pair)) for pair in pairs]
+    return {**found, "two_sentences": joined, "single_words": [(*each, "") for each in word_pairs(rows)]}
+
+
+def _join(first: str, second: str) -> str:
+    return f"{first}{'' if choose_units(first, 'auto') == 'mixed' else ' '}{second}"
+
+
+def word_pairs(rows: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    """Words that stand in the same lines of source and reference, by the Dice coefficient, and with no other word."""
+    counts: Counter[Any] = Counter()
+    for row in rows[:MOST_LINES]:
+        src, ref = (set(re.findall(r"[^\W\d_]+", text)) for text in row[:2])
+        counts.update([("src", word) for word in src] + [("ref", word) for word in ref])
+        counts.update((*pair, "both") for pair in product(src, ref))
+    pairs = [
+        (src, ref)
+        for (src, ref, *both), number in counts.items()
+        if both and number >= OFTEN and 2 * number >= DICE * (counts["src", src] + counts["ref", ref])
+    ]
+    of_sides = [Counter(side) for side in zip(*pairs, strict=True)]
+    return sorted(
+        pair for pair in pairs if all(number[word] == 1 for number, word in zip(of_sides, pair, strict=True))
+    )
+
+
+def run_probes(
+    run: Any, rows: Any, originals: Sequence[str], decoding: Any, scorers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Translate the probes of a split by a `Run`: scores of `SCORES`, beside those of the original translations."""
+    results: dict[str, Any] = {}
+    for name, probe in make_probes(list(rows["src"]), list(rows["tgt"]), originals).items():
+        if not probe:
+            continue
+        sources, references, before = map(list, zip(*probe, strict=True))
+        found = run.translate(sources, decoding, need_weights=False, show_progress=True)
+        after = [CHANGES.get(name, (str, str))[1](each.text) for each in found]
+        results[name] = {"num_sentences": len(probe)}
+        for kind in SCORES if any(before) else ("chrf",):  # a word has no four-grams
+            if scorer := scorers.get(kind):
+                now, then = (
+                    metrics.score_with({kind: scorer}, texts, references, num_bootstrap=0)[kind]["score"]
+                    for texts in (after, before)
+                )
+                results[name][kind] = {"score": now, "original": then if any(before) else None}
+    return results
+
+
+def probe_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """A header and a row per probe: the number of sentences, and each score beside that of the unchanged sources."""
+    rows = [["probe", "sentences", "BLEU", "original", "chrF", "original"]]
+    for name, result in results.items():
+        cells = [result.get(kind, {}).get(key) for kind in SCORES for key in ("score", "original")]
+        scores = ["–" if each is None else f"{each:.1f}" for each in cells]
+        rows.append([name.replace("_", " "), f"{result['num_sentences']:,}", *scores])
+    return rows
