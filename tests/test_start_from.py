@@ -6,6 +6,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from nmt.config.commands import check_settings
 from tests.commands import refused, run_composed
 
 TINY = [
@@ -48,7 +49,9 @@ def test_a_run_begins_with_the_weights_and_the_tokenizer_of_another(origin, tmp_
     assert all(torch.allclose(before[name], after[name], rtol=0, atol=1e-9) for name in before)
     for file in (origin / "tokenizer").iterdir():
         assert (tmp_path / "tokenizer" / file.name).read_bytes() == file.read_bytes()
-    tokenizer = OmegaConf.load(tmp_path / "config.yaml").data.tokenizer
+    stored = OmegaConf.load(tmp_path / "config.yaml")
+    check_settings(stored, "train")  # as when the run is resumed
+    tokenizer = stored.data.tokenizer
     assert (tokenizer.vocab_size, tokenizer.lowercase, tokenizer.sampling) == (300, True, 0.1)
 
 

@@ -13,7 +13,7 @@ import lightning as L
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from nmt import kernels
@@ -198,9 +198,11 @@ def prepare_tokenizer(data: DictConfig, splits: dict[str, Any], run_dir: Path, *
     if not is_new:
         return Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(data))
     tokenizer = make_tokenizer(data, splits["train"])
-    if data.tokenizer.model is not None:  # the settings of its training are unknown
-        unknown = {"model_type": None, "character_coverage": None, "normalization": None}
-        data.tokenizer.update(unknown, vocab_size=tokenizer.src_vocab_size)
+    if data.tokenizer.model is not None:
+        data.tokenizer.vocab_size = tokenizer.src_vocab_size
+        with open_dict(data.tokenizer):
+            for name in ("model_type", "character_coverage", "normalization"):  # of its training: unknown
+                data.tokenizer.pop(name, None)
     return tokenizer
 
 
