@@ -20,7 +20,7 @@ from nmt.commands.composing import CONFIGS
 from nmt.commands.suggesting import settings_of, suggest
 from nmt.comparison.runs import read_runs
 from nmt.config.commands import OF_TRAINING
-from nmt.config.types import as_list, key_of
+from nmt.config.types import as_list, key_of, say
 from nmt.errors import UserError, install
 from nmt.export import NEEDS
 from nmt.run.paths import check_folders, check_run, load_config, stored_settings
@@ -111,6 +111,13 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
     idle: tuple[str, ...] = () if model is None else OF_A_VOCABULARY
     given = f"data.tokenizer.model={model}"
+    given_up = [key for key in ("freeze", "old_share") if cfg[key]] if cfg.start_from is None else []
+    if given_up:
+        raise UserError(f"{given_up[0]}={say(cfg[given_up[0]])} needs start_from=RUN_DIR")
+    if cfg.old_share and cfg.data.get("streaming") is not None:
+        raise UserError(
+            f"old_share={cfg.old_share} needs a training text that is read whole: leave out data.streaming="
+        )
     if cfg.start_from is not None:
         idle = tuple(str(name) for name in cfg.data.tokenizer if name != "sampling")
         given = f"start_from={cfg.start_from}, whose tokenizer is used"

@@ -134,6 +134,8 @@ class Train(TypedDict, total=False):
     name: Name
     log_dir: Text
     start_from: Text | None
+    freeze: list[Text]
+    old_share: Share
     resume: Text | None
     run_dir: Text
     trusted: list[str]

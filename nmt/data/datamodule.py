@@ -106,8 +106,14 @@ class TranslationDataModule(L.LightningDataModule):
         for side, kind in kinds.items():
             if places := encoding.rows_with(encoded, f"{side}_ids", self.tokenizer.unk_id):
                 some = text.select(places[:100])[side]
-                found = self.tokenizer.unknown_characters(some, is_target=side == "tgt")
-                log.warning(unknown_message(len(places), len(text), kind, "".join(found)))
+                found = "".join(self.tokenizer.unknown_characters(some, is_target=side == "tgt"))
+                share = encoding.share_of_piece(encoded, f"{side}_ids", self.tokenizer.unk_id)
+                words = (each for line in some for each in line.split() if {*each, *each.lower()} & {*found})
+                examples = ", ".join(islice(dict.fromkeys(words), 3))
+                log.warning(
+                    "%s (%.2g %% of the pieces, as in %s)",
+                    *(unknown_message(len(places), len(text), kind, found), 100 * share, examples),
+                )
 
     def _check_budget(self, text: Dataset) -> None:
         """Raise UserError for a training pair larger than a batch may be, naming its place in the text."""

@@ -35,6 +35,7 @@ CHANGEABLE = (
     "data.path",
     "data.reader.cache_dir",
     "data.reader.path",
+    "start_from",  # where the text of old_share is found; the weights are not read again
     "trainer.accelerator",
     "trainer.devices",  # the number of processes stays the same (`launch.check_launch`)
     "trainer.enable_progress_bar",

@@ -49,6 +49,7 @@ from nmt.training.checks import (
     check_stream,
     check_warmup,
 )
+from nmt.training.fine_tuning import freeze, mix_in_old_text
 from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from nmt.training.memory import is_out_of_memory
 from nmt.training.module import TranslationModule
@@ -117,6 +118,8 @@ def train(
         splits = read_splits(cfg.data, trusted=cfg.trusted, stored=stored_data)
         is_new = checkpoint is None and trainer.is_global_zero
         tokenizer = prepare_tokenizer(cfg.data, splits, run_dir, is_new=is_new)
+        if cfg.get("old_share"):
+            splits["train"] = mix_in_old_text(cfg, splits["train"])
         datamodule = make_datamodule(
             cfg.data, splits, tokenizer, seed=cfg.seed, guided=bool(cfg.guided_alignment)
         )
@@ -125,6 +128,7 @@ def train(
         set_length_ratio(cfg, datamodule)
         module = make_module(cfg, tokenizer, datamodule, trainer)
         warn_of_long_references(module.decoding, module.translator, datamodule, splits)
+        freeze(module.translator, cfg.get("freeze") or ())
         if origin is not None:
             load_weights(module.translator, weights)
             log_differences(there.model, cfg.model)
