@@ -1,11 +1,13 @@
 """Make the committed pictures of README and docs: `make pictures RUN=RUN_DIR DOCUMENTS=RUN_DIR`.
 
-They are drawn from a run of the default settings and from one of experiment=document_classification.
+They are drawn from a run of the default settings, from one of experiment=document_classification, and from the results
+of the first chapter's notebook.
 
 Plots of results are drawn from the records in `docs/results/`. Those of the playground need
 the extra `demo`, playwright, a Chromium on the path, and a network.
 """
 
+import json
 import shutil
 import subprocess
 import sys
@@ -14,11 +16,13 @@ from typing import Any
 from urllib.parse import quote
 
 import records
+from matplotlib.figure import Figure
 from nmt import Run, plotting
+from nmt.alignment import parse_talp
 from nmt.benchmark import growth_curves
 
 PICTURES = Path(__file__).parent / "pictures"
-SENTENCE = "she will clean our big chair when that boy feeds the cow ."
+CHAPTER = Path(__file__).parent / "learn" / "01_bottleneck.ipynb"
 SHORT_SENTENCE = "the old teacher reads a book ."
 DOCUMENT = (
     "the nurse wants to cook this meat . ¶ Linh will listen to the song . ¶ they have not found the key . ¶ "
@@ -32,10 +36,9 @@ def main(run_dir: Path, documents: Path) -> None:
     animations = sorted(run_dir.glob("alignments/*.gif"))
     if not animations:
         sys.exit(f"{run_dir} has no alignments/*.gif: give a run that has ended, by RUN=RUN_DIR")
-    shutil.copy(animations[-1], PICTURES / "alignment.gif")
-    best = Run.load(run_dir, device="cpu").translate([SENTENCE])[0]
-    figure = plotting.heatmap(best.weights, best.source_words, best.target_words)
-    plotting.to_png(figure, PICTURES / "heatmap.png")
+    shutil.copy(animations[0], PICTURES / "alignment.gif")
+    plotting.to_png(bottleneck(), PICTURES / "bottleneck.png")
+    plotting.to_png(right_alignment(Run.load(run_dir, device="cpu")), PICTURES / "heatmap.png")
     photograph_playground(run_dir)
     best = Run.load(documents, device="cpu").translate([DOCUMENT])[0]
     picture = plotting.document(best.weights, best.source_words, best.target_words, title="label")
@@ -51,6 +54,31 @@ def main(run_dir: Path, documents: Path) -> None:
         if file.stat().st_size > MOST_BYTES:
             sys.exit(f"{file} has {file.stat().st_size:,} bytes, more than {MOST_BYTES:,}")
         print(f"{file.name}: {file.stat().st_size:,} bytes")
+
+
+def bottleneck() -> Figure:
+    """The share of right digits by length, with and without attention, as printed in the first chapter's notebook."""
+    cells = json.loads(CHAPTER.read_text("utf-8"))["cells"]
+    texts = ["".join(output.get("text", "")) for cell in cells for output in cell.get("outputs", ())]
+    table = next(text for text in texts if text.startswith("length")).splitlines()
+    lengths, *shares = ([float(word) for word in line[12:].split()] for line in table)
+    names = ("without attention", "with attention")
+    systems = {name: [(lengths, each)] for name, each in zip(names, shares, strict=True)}
+    labels = {"ylabel": "share of digits that are right", "xlabel": "digits in the number"}
+    figure = plotting.learning_curves(systems, **labels)
+    figure.axes[0].set_ylim(0, 1.05)
+    figure.axes[0].set_xticks(lengths)
+    return figure
+
+
+def right_alignment(run: Run) -> Figure:
+    """The first test sentence of 9 to 11 words and two clauses whose translation and links are all right."""
+    rows = [row for row in run.split("test") if 9 <= len(row["src"].split()) <= 11 and " when " in row["src"]]
+    for row, found in zip(rows, run.translate([row["src"] for row in rows]), strict=True):
+        sure, possible = parse_talp(row["alignment"])
+        if found.text == row["tgt"] and sure <= found.links <= possible:
+            return plotting.heatmap(found.weights, found.source_words, found.target_words, gold=possible)
+    sys.exit("no such test sentence: train longer")
 
 
 def photograph_playground(run_dir: Path) -> None:
