@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import records
 from matplotlib.figure import Figure
+
+import records
 from nmt import Run, plotting
 from nmt.alignment import parse_talp
 from nmt.benchmark import growth_curves
