@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -153,6 +154,49 @@ def test_ctranslate2_gives_the_same_log_probabilities_and_translations(name, mod
     target = SentencePieceProcessor(model_file=str(found.directory / "as_ctranslate2/joint.model"))
     texts = [target.decode(each.hypotheses[0]) for each in translated]
     assert texts == [each.text for each in found.translate(SOURCES[:2], settings)]
+
+
+# What a program that has Argos Translate does, but for the splitter of sentences, which it fetches
+ARGOS = """
+import sys
+from types import SimpleNamespace
+import argostranslate.package
+import argostranslate.translate
+argostranslate.package.install_from_path(sys.argv[1])
+source, target = argostranslate.translate.get_installed_languages()
+found = source.get_translation(target)
+found.underlying.sentencizer = SimpleNamespace(split_sentences=lambda text: [text])
+print(found.translate(sys.argv[2]))
+"""
+
+
+@pytest.mark.slow
+def test_argos_translate_installs_and_translates(models, tmp_path):
+    needs("argos")
+    import ctranslate2
+
+    packages = ("argostranslate==1.11.0", "minisbd==0.9.5", "stanza==1.10.1", "emoji==2.15.0")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "site"]
+    if subprocess.run([*pip, *packages], capture_output=True, timeout=300).returncode != 0:
+        pytest.skip(f"pip cannot install {packages[0]}")
+    there = shutil.copytree(models["pre"].directory, tmp_path / "run")
+    config = OmegaConf.load(there / "config.yaml")
+    OmegaConf.save(
+        OmegaConf.merge(config, {"data": {"src_lang": "en", "tgt_lang": "vi"}}), there / "config.yaml"
+    )
+    found = Run.load(there, device="cpu")
+    [file] = exported(found, "argos").glob("translate-en_vi-1_0.argosmodel")
+    homes = dict.fromkeys(("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), str(tmp_path))
+    environment = os.environ | homes | {"PYTHONPATH": str(tmp_path / "site"), "HOME": str(tmp_path)}
+    command = [sys.executable, "-c", ARGOS, file, SOURCES[0]]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    there = exported(found, "ctranslate2")
+    pieces = SentencePieceProcessor(model_file=str(there / "joint.model"))
+    [expected] = ctranslate2.Translator(str(there), device="cpu").translate_batch(
+        [pieces.encode(SOURCES[0], out_type=str)], beam_size=4, length_penalty=0.2, replace_unknowns=True
+    )
+    assert ended.stdout.rstrip("\n") == pieces.decode(expected.hypotheses[0])
 
 
 def test_weights_can_be_stored_in_bytes(models):

@@ -274,7 +274,7 @@ def check_demo(cfg: DictConfig, overrides: Sequence[str]) -> None:
 def check_export(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError if a package, the Hub's token or the run is missing, or if the folder is not empty."""
     _check_packages(f"format={cfg.format}", cfg.format, "export")
-    if cfg.quantization is not None and cfg.format != "ctranslate2":
+    if cfg.quantization is not None and cfg.format not in ("ctranslate2", "argos"):
         raise UserError(
             f"quantization={cfg.quantization} has no effect with format={cfg.format}: leave it out"
         )

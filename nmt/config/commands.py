@@ -232,7 +232,7 @@ class Demo(TypedDict, total=False):
 
 class Export(TypedDict, total=False):
     run: Text | Texts
-    format: Literal["ctranslate2", "transformers", "onnx", "safetensors", "web"]
+    format: Literal["ctranslate2", "argos", "transformers", "onnx", "safetensors", "web"]
     output: Text
     runtime: Text | None
     quantization: Literal["int8", "int16", "float16", "bfloat16"] | None

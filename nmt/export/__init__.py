@@ -7,6 +7,7 @@ usage instructions in Markdown, and
 
 # The packages that each format needs
 NEEDS = {
+    "argos": ("ctranslate2",),
     "ctranslate2": ("ctranslate2",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "safetensors": ("safetensors",),
