@@ -9,6 +9,6 @@ setup(
         "nmt.configs": ["**/*.yaml"],
         "nmt.commands": ["other_names.txt"],
         "nmt.data.grammar": ["words/*.tsv"],
-        "nmt": ["page/*"],
+        "nmt": ["page/*", "py.typed"],
     },
 )

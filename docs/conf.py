@@ -6,7 +6,7 @@ from pathlib import Path
 project = "nmt"
 author = "the maintainers of nmt"
 copyright = "the maintainers of nmt"
-version = release = version_of("nmt")
+version = release = version_of("attention-nmt")
 
 extensions = [
     "myst_nb",

@@ -52,7 +52,7 @@ _IS_CHECKOUT = (Path(__file__).resolve().parents[1] / "pyproject.toml").is_file(
 
 def install(extra: str) -> str:
     """The command that installs an extra of this package: in a checkout, or for an installed wheel."""
-    return f"pip install -e '.[{extra}]'" if _IS_CHECKOUT else f"pip install 'nmt[{extra}]'"
+    return f"pip install -e '.[{extra}]'" if _IS_CHECKOUT else f"pip install 'attention-nmt[{extra}]'"
 
 
 def command(name: str) -> str:

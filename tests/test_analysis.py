@@ -290,7 +290,7 @@ def test_a_head_without_which_the_loss_is_the_same_reads_nothing(tokenizer, over
 
 
 def small_models():
-    transformers = pytest.importorskip("transformers", reason="needs nmt[transformers]")
+    transformers = pytest.importorskip("transformers", reason="needs attention-nmt[transformers]")
     common = {"vocab_size": 40, "attn_implementation": "eager"}
     sides = {
         f"{side}_{what}": value
@@ -376,7 +376,7 @@ def permuted(state: dict[str, torch.Tensor], size: int, size_of_heads: int) -> d
 
 @torch.no_grad()
 def test_the_same_weights_give_the_same_attentions_in_both_packages(tokenizer):
-    transformers = pytest.importorskip("transformers", reason="needs nmt[transformers]")
+    transformers = pytest.importorskip("transformers", reason="needs attention-nmt[transformers]")
     run = make_run(tokenizer, *TRANSFORMER)
     assert isinstance(run.translator, EncoderDecoder)
     sides = {

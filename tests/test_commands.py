@@ -7,9 +7,11 @@ import logging
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
-import zipfile
+import sysconfig
+import venv
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,7 +30,7 @@ from nmt.run import provenance
 from nmt.run.paths import checkpoint_file
 from nmt.run.provenance import commit
 from nmt.run.run import Run
-from tests.commands import ROOT, call_unread, refused, run, run_composed, unread
+from tests.commands import ROOT, call_unread, last_of_each, refused, run, run_composed, unread
 
 SMALL = [
     "data.num_train=400",
@@ -667,35 +669,67 @@ def test_a_line_is_translated_without_what_only_training_needs(run_dir):
 
 @pytest.mark.slow
 def test_the_commands_work_from_a_wheel(tmp_path):
-    """Its configurations come with it."""
+    """In an environment of its own, which has this one's packages behind it, and from a folder that has no checkout."""
     for name in ("nmt", "configs"):
         shutil.copytree(ROOT / name, tmp_path / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / "source")
     build = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"
     subprocess.run([sys.executable, "-c", build], cwd=tmp_path / "source", capture_output=True, check=True)
-    [wheel] = (tmp_path / "source").glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "wheel")
-    packed = {
-        str(path.relative_to(tmp_path / "wheel" / "nmt")) for path in (tmp_path / "wheel").rglob("*.yaml")
-    }
-    assert packed == {str(path.relative_to(ROOT)) for path in (ROOT / "configs").rglob("*.yaml")}
-    [points] = (tmp_path / "wheel").glob("*.dist-info/entry_points.txt")
-    assert "nmt = nmt.commands:main" in points.read_text()
-    (tmp_path / "empty").mkdir()
-
-    def nmt(*arguments: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "nmt.commands", *arguments]
-        environment = os.environ | {"PYTHONPATH": str(tmp_path / "wheel")}
-        return subprocess.run(command, cwd=tmp_path / "empty", env=environment, capture_output=True)
-
-    help_of_train = nmt("train", "--help")
-    assert (help_of_train.returncode, b"nmt train attention=luong_general" in help_of_train.stdout) == (
-        0,
-        True,
+    [wheel] = (tmp_path / "source").glob("attention_nmt-*.whl")
+    venv.create(tmp_path / "venv")
+    site, python = (
+        tmp_path / "venv/lib" / f"python3.{sys.version_info[1]}/site-packages",
+        tmp_path / "venv/bin/python",
     )
-    version = nmt("--version")
-    assert (version.returncode, version.stdout.startswith(b"nmt 0.")) == (0, True)
+    (site / "behind.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\n"
+    )  # the .pth files in there are not read
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        wheel,
+    ]
+    subprocess.run(pip, check=True)
+    packed = {str(path.relative_to(site / "nmt")) for path in (site / "nmt").rglob("*.yaml")}
+    assert packed == {str(path.relative_to(ROOT)) for path in (ROOT / "configs").rglob("*.yaml")}
+    assert (site / "nmt/py.typed").is_file()
+    there = tmp_path / "empty"
+    there.mkdir()
+
+    def nmt(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess:
+        command = [tmp_path / "venv/bin/nmt", *arguments]
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {
+            "OMP_NUM_THREADS": "1"
+        }
+        return subprocess.run(command, cwd=there, env=environment, capture_output=True, input=stdin)
+
+    help_of_train, version = nmt("train", "--help"), nmt("--version")
+    assert b"nmt train attention=luong_general" in help_of_train.stdout
+    assert version.stdout.startswith(b"nmt 0.")
     refused(nmt("translate", "run=nowhere"), "nowhere: no such run directory")
-    assert not list((tmp_path / "empty").iterdir())
+    assert not list(there.iterdir())
+    ended = nmt("train", *last_of_each([*TINY, "trainer.max_epochs=1", "run_dir=run"]))
+    assert ended.returncode == 0, ended.stderr
+    assert f"nmt translate run={there / 'run'}".encode() in ended.stdout
+    ended = nmt("translate", "run=run", stdin=b"the cat sleeps .\n")
+    assert (ended.returncode, ended.stdout.count(b"\n")) == (0, 1), ended.stderr
+    ended = nmt("export", "run=run", "format=safetensors", "output=plain")
+    assert ended.returncode == 0, ended.stderr
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [tmp_path / "venv/bin/nmt", "demo", "run=run", f"port={port}"]
+    with subprocess.Popen(
+        command, cwd=there, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
+        said = next((line for line in demo.stdout if "the playground is at" in line), "")
+        demo.terminate()
+        assert "http://127.0.0.1:" in said, demo.stderr.read()

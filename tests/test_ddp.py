@@ -504,7 +504,7 @@ def test_processes_that_do_not_fit_are_refused(monkeypatch):
 
 
 def test_a_sweep_on_a_cluster_composes():
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs nmt[cluster]")
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs attention-nmt[cluster]")
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("train", overrides=["hydra/launcher=submitit_slurm"], return_hydra_config=True)
     assert cfg.hydra.launcher._target_.endswith("SlurmLauncher")

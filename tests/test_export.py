@@ -86,7 +86,7 @@ def given(**choices: Any) -> Tokenizer:
 
 def needs(format: str) -> None:
     for name in NEEDS[format]:
-        pytest.importorskip(name, reason="needs nmt[export]")
+        pytest.importorskip(name, reason="needs attention-nmt[export]")
 
 
 def spread(directory: Path) -> Run:

@@ -21,6 +21,16 @@ def test_every_declared_package_is_pinned_within_its_range():
         for name, version in re.findall(r"^(?:TORCH = )?([\w.-]+)==([\w.]+)", text, re.M)
     }
     for requirement in map(Requirement, declared):
-        if requirement.name != "nmt":
+        if requirement.name != "attention-nmt":
             version = pinned[canonicalize_name(requirement.name)]
             assert version in requirement.specifier, f"{requirement} is pinned to {version}: run `make lock`"
+
+
+def test_the_main_job_has_the_packages_of_all():
+    """With the same versions and hashes."""
+    core, every = (
+        set(re.findall(r"^(\w.+?==[\w.]+)[^\\]*(\\[^=]*)$", (ROOT / name).read_text("utf-8"), re.M))
+        for name in ("requirements-core.lock", "requirements.lock")
+    )
+    assert len(core) > 50
+    assert core < every

@@ -28,7 +28,7 @@ def scored(folder: Path) -> list[Path]:
 
 @pytest.mark.slow
 def test_a_search_goes_by_the_validation_score_and_on_after_a_trial_that_failed(tmp_path):
-    pytest.importorskip("optuna", reason="needs nmt[tuning]")
+    pytest.importorskip("optuna", reason="needs attention-nmt[tuning]")
     settings = [*SHORT, f"log_dir={tmp_path}", f"data.cache_dir={tmp_path.parent / 'cache'}"]
     ended = run(
         "train", "-m", "tuning=dropout_rate_width", *settings,
@@ -52,7 +52,7 @@ def test_a_search_goes_by_the_validation_score_and_on_after_a_trial_that_failed(
 
 
 def test_a_search_of_which_all_trials_fail_ends_in_one_line(tmp_path):
-    pytest.importorskip("optuna", reason="needs nmt[tuning]")
+    pytest.importorskip("optuna", reason="needs attention-nmt[tuning]")
     ended = run(
         "train", "-m", "tuning=dropout_rate_width", *SHORT, f"log_dir={tmp_path}",
         "hydra.sweeper.n_trials=2", "model.size=16", "optimizer.eps=-1",
@@ -76,7 +76,7 @@ def test_an_engine_that_is_not_installed_is_named_with_its_extra(choice, extra):
 
 @pytest.mark.slow
 def test_runs_in_processes_of_a_launcher_end_alone(tmp_path):
-    pytest.importorskip("submitit", reason="needs nmt[cluster]")
+    pytest.importorskip("submitit", reason="needs attention-nmt[cluster]")
     ended = call(
         "train", "-m", "hydra/launcher=submitit_local", "hydra.launcher.timeout_min=5", *SHORT,
         f"log_dir={tmp_path}", f"data.cache_dir={tmp_path / 'cache'}", "model.size=0,16",

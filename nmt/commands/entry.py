@@ -146,7 +146,7 @@ def main() -> None:
         print("\n".join(f"  {name:<10} {read_settings(CONFIGS / f'{name}.yaml').head}" for name in COMMANDS))
         return
     elif asked in ("--version", "-V"):
-        print(f"nmt {importlib.metadata.version('nmt')}")
+        print(f"nmt {importlib.metadata.version('attention-nmt')}")
         return
     elif "NMT_COMMAND" not in os.environ:
         close = difflib.get_close_matches(asked or "", COMMANDS, n=1)
