@@ -59,5 +59,5 @@ argostranslate.package.install_from_path("{name}.argosmodel")
 print(argostranslate.translate.translate("TEXT", "{source}", "{target}"))
 ```
 
-Argos Translate fetches its splitter of sentences at the first use, and gives names to languages that it knows by their codes
-({source}, {target}) from the first package that it finds."""
+Argos Translate fetches its splitter of sentences at the first use. It takes a language's name from the first installed
+package that has its code; here the names are the codes, {source} and {target}."""
