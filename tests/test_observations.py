@@ -9,11 +9,12 @@ from nmt.errors import UserError
 from nmt.run.observations import (
     familiar_share,
     kept_share,
+    note_validation,
     observe_training,
     observe_translations,
+    read_validations,
     repeated_share,
 )
-from nmt.run.validations import note_validation, read_validations
 
 SCORE = {"monitor": "val/bleu", "mode": "max"}
 WORDS = [
@@ -48,7 +49,7 @@ def test_a_rise_in_the_second_half_is_told_with_half_of_it_as_the_gain():
     [found] = observe_training(history([10, 20, 27, 30]), **SCORE)
     assert (found["name"], found["value"]) == ("still_rising", 5)
     assert "BLEU" in found["text"]
-    assert "brought 10" in found["text"]
+    assert "by 10 in" in found["text"]
     assert "trainer.max_epochs" in found["text"]
 
 
@@ -77,12 +78,18 @@ def test_overfitting_is_told_since_the_least_loss_and_apart_from_divergence():
     bleu, loss = [30, 31, 31, 31], [2.0, 1.8, 1.9, 2.1]
     [found] = observe_training(history(bleu, loss, [2.0, 1.5, 1.2, 0.9]), **SCORE)
     assert (found["name"], found["value"]) == ("overfitting", 200)
-    assert "1.800 to 2.100" in found["text"]
+    assert "1.800 rises to 2.100" in found["text"]
     assert "model.dropout" in found["text"]
     [found] = observe_training(history(bleu, loss, [2.0, 1.5, 1.7, 2.0]), **SCORE)
     assert found["name"] == "diverging"
     assert "optimizer.lr" in found["text"]
     assert observe_training(history(bleu, [2.0, 1.8, 1.85, 1.85], [2.0, 1.5, 1.2, 0.9]), **SCORE) == []
+
+
+def test_a_run_that_overfits_is_not_told_to_train_longer():
+    """BLEU may rise still, by little and by chance."""
+    loss, train = [3.0, 2.0, 2.1, 2.2], [3.0, 2.0, 1.5, 1.0]
+    assert names(observe_training(history([2, 7, 8, 9], loss, train), **SCORE)) == ["overfitting"]
 
 
 def test_sound_translations_give_no_observation():

@@ -14,7 +14,7 @@ ORIGINALS = ["Ein Hund schläft.", "Zwei Katzen", "", "Er sagte gut"]
 
 
 def test_each_probe_changes_its_sources_and_compares_alike():
-    found = make_probes(SOURCES, REFERENCES, ORIGINALS)
+    found = make_probes(list(zip(SOURCES, REFERENCES, ORIGINALS, strict=True)))
     assert found["lower_case"][0] == (
         *("a big dog sleeps here.", "ein großer hund schläft hier.", "ein hund schläft."),
     )
@@ -25,11 +25,11 @@ def test_each_probe_changes_its_sources_and_compares_alike():
     ]
     assert found["two_sentences"] == [tuple(f"{one[0]} {one[1]}" for one in (SOURCES, REFERENCES, ORIGINALS))]
     assert len(found["lower_case"]) == 3  # a blank line is no sentence
-    assert make_probes(["这是狗。", "我们去。"], ["a", "b"], ["", ""])["two_sentences"][0][:2] == (
+    assert make_probes([("这是狗。", "a", ""), ("我们去。", "b", "")])["two_sentences"][0][:2] == (
         "这是狗。我们去。",
         "a b",
     )
-    assert not any(make_probes(["犬"], ["犬"], ["犬"]).values())  # nothing changes
+    assert not any(make_probes([("犬", "犬", "犬")]).values())  # nothing changes
 
 
 def test_typing_errors_are_few_the_same_each_time_and_of_one_letter():

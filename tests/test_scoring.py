@@ -252,7 +252,7 @@ def test_probes_and_observations_are_written_with_the_scores(scored, tmp_path):
         assert f"note  {each['text']}\n" in ended.out
     hypotheses = written(tmp_path / "out.vi", TARGETS)
     ended = run_composed("evaluate", f"run={scored}", f"hypotheses={hypotheses}", "probes=true")
-    refused(ended, "probes=true", f"hypotheses={hypotheses}")
+    refused(ended, "probes has no effect", f"hypotheses={hypotheses}")
     refused(
         run_composed("evaluate", f"run={scored}", "metrics=classification", "probes=true"),
         "probes=true",

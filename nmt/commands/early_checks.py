@@ -111,13 +111,11 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
     idle: tuple[str, ...] = () if model is None else OF_A_VOCABULARY
     given = f"data.tokenizer.model={model}"
-    given_up = [key for key in ("freeze", "old_share") if cfg[key]] if cfg.start_from is None else []
-    if given_up:
-        raise UserError(f"{given_up[0]}={say(cfg[given_up[0]])} needs start_from=RUN_DIR")
+    for key in ("freeze", "old_share"):
+        if cfg[key] and cfg.start_from is None:
+            raise UserError(f"{key}={say(cfg[key])} needs start_from=RUN_DIR")
     if cfg.old_share and cfg.data.get("streaming") is not None:
-        raise UserError(
-            f"old_share={cfg.old_share} needs a training text that is read whole: leave out data.streaming="
-        )
+        raise UserError(f"old_share={cfg.old_share} needs text that is read whole: leave out data.streaming=")
     if cfg.start_from is not None:
         idle = tuple(str(name) for name in cfg.data.tokenizer if name != "sampling")
         given = f"start_from={cfg.start_from}, whose tokenizer is used"
@@ -158,14 +156,10 @@ def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
             raise UserError(f"{key} is for training: a split is scored as it is; leave it out")
     if cfg.src is not None and cfg.refs is None and cfg.hypotheses is None:
         raise UserError(f"src={cfg.src} needs refs=FILE to score against, or hypotheses=FILE to score")
-    for given, idle in (("src", ("split", "data")), ("hypotheses", ("decoding",))):
+    for given, idle in (("src", ("split", "data")), ("hypotheses", ("decoding", "probes"))):
         for key in map(key_of, overrides):
             if cfg[given] is not None and key.split(".")[0] in idle:
                 raise UserError(f"{key} has no effect with {given}={cfg[given]}: leave it out")
-    if cfg.probes and cfg.hypotheses is not None:
-        raise UserError(
-            f"probes=true translates, and hypotheses={cfg.hypotheses} are given: leave out one of them"
-        )
     refs = as_list(cfg.refs)
     _check_inputs(cfg.src, cfg.hypotheses, *refs)
     if cfg.output is None and not isinstance(cfg.run, str):

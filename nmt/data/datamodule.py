@@ -107,7 +107,10 @@ class TranslationDataModule(L.LightningDataModule):
             if places := encoding.rows_with(encoded, f"{side}_ids", self.tokenizer.unk_id):
                 some = text.select(places[:100])[side]
                 found = "".join(self.tokenizer.unknown_characters(some, is_target=side == "tgt"))
-                share = encoding.share_of_piece(encoded, f"{side}_ids", self.tokenizer.unk_id)
+                number = sum(
+                    each.count(self.tokenizer.unk_id) for each in encoded.select(places)[f"{side}_ids"]
+                )
+                share = number / encoding.lengths(encoded)[side == "tgt"].sum()
                 words = (each for line in some for each in line.split() if {*each, *each.lower()} & {*found})
                 examples = ", ".join(islice(dict.fromkeys(words), 3))
                 log.warning(

@@ -105,16 +105,6 @@ def rows_with(rows: Dataset, column: str, piece: int) -> list[int]:
     return places
 
 
-def share_of_piece(rows: Dataset, column: str, piece: int) -> float:
-    """The share of a piece among all pieces in this column."""
-    batches = rows.select_columns([column]).with_format("arrow").iter(_ROWS_A_BATCH)
-    counts = [
-        (pc.sum(pc.equal(ids, piece)).as_py(), len(ids))
-        for ids in (pc.list_flatten(each[column]) for each in batches)
-    ]
-    return sum(number for number, _ in counts) / max(1, sum(total for _, total in counts))
-
-
 def digest_pairs(rows: Dataset) -> str:
     """A digest of all columns, row by row."""
     found = hashlib.sha256()

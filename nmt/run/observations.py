@@ -1,102 +1,109 @@
-"""Observations on a finished training and on its translations, in plain words, each with a remedy to try.
-
-There is none unless a measured value passes its threshold.
-"""
+"""Observations on a training and on translations, in plain words with a remedy, if a value passes its threshold."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
+from pydantic import TypeAdapter
 
 from nmt.alignment import split_units
+from nmt.atomic import json_text, read_at_most, write_together
+from nmt.errors import UserError
 from nmt.metrics import LABELS
-from nmt.run.validations import read_validations
 
 RISING = 0.1  # part of the best score that the second half of the training brought
 BEGUN = 0.25  # part of the best score at the end of the first half
 FALLING = 0.5  # nats of the validation loss that the second half brought
 OVERFIT = 0.05  # rise of the validation loss above its minimum, as a part of the minimum
 SHORT, LONG = 0.85, 1.15  # characters of the translations for each of the references
-REPEATED = 0.02  # share of repeated n-grams beyond the references' share
-NGRAM = 3
+REPEATED, NGRAM = 0.02, 3  # share of repeated n-grams beyond the references' share; their size
 EMPTY = 0.002  # share of translations
 COPIED = 0.02  # share of translations that are their source, though the reference is not
 FAMILIAR, FEWEST_WORDS = 0.4, 2_000  # share of translations' words that the references have; words of these
-KEPT, FEWEST = (
-    0.7,
-    20,
-)  # share of the numbers, or names, that source and reference have in common; their number
-UNKNOWN = 0.005  # share of lines with an unknown piece
-UNKNOWN_SIGN = "⁇"  # the text of an unknown piece
+KEPT, FEWEST = 0.7, 20  # share of the numbers, or names, that source and reference share; their number
+UNKNOWN, UNKNOWN_SIGN = 0.005, "⁇"  # share of lines with an unknown piece; its text
 PATTERNS = {"numbers": r"\d+(?:[.,:]\d+)*", "names": r"\b[^\W\d_]{2,}\b"}
+# value: the value that passed its threshold
 TEXTS = {
-    "still_rising": "{label} was still rising: the second half of the training brought {gain:.2g}, and as long again "
-    "may bring some {value:.2g} more. Train longer (trainer.max_epochs)",
-    "only_begun": "the training has only begun: its second half lowered the validation loss by {value:.2g}. Train "
-    "several times longer (trainer.max_epochs)",
-    "overfitting": "the model overfits since step {value:,}: the validation loss rises from {low:.3f} to {high:.3f}, "
-    "and the training loss falls. Try model.dropout, r_drop=3, data.tokenizer.sampling, a smaller model, more text",
-    "diverging": "since step {value:,} the validation loss rises from {low:.3f} to {high:.3f}, and the training loss "
-    "does not fall. Lower optimizer.lr",
-    "too_short": "translations are too short: {value:.2f} times the references. Look at decoding.max_length and "
+    "only_begun": "training has only begun: the loss fell by {value:.2g} in its second half. Train several times longer",
+    "still_rising": "{label} was still rising, by {gain:.2g} in the second half of the training; as long again may "
+    "bring some {value:.2g}. Train longer (trainer.max_epochs)",
+    "overfitting": "the model overfits since step {value:,}: validation loss {low:.3f} rises to {high:.3f}, training "
+    "loss falls. Try model.dropout, r_drop=3, data.tokenizer.sampling, a smaller model, more text",
+    "diverging": "since step {value:,} the loss rises, validation {low:.3f} to {high:.3f}. Lower optimizer.lr",
+    "too_short": "translations are too short, {value:.2f} times the references. Look at decoding.max_length and "
     "max_length_ratio, raise decoding.length_alpha, or train longer",
-    "too_long": "translations are too long: {value:.2f} times the references. Give a beam (decoding.beam_size=5), "
-    "lower decoding.length_alpha, or train longer",
+    "too_long": "translations are too long, {value:.2f} times the references. Give decoding.beam_size=5, lower "
+    "decoding.length_alpha, or train longer",
     "repetitions": "{value:.1%} of the {size}-grams repeat one of their line, {usual:.1%} in the references. Train "
     "longer, or give decoding.no_repeat_ngram_size=4 or attention=coverage",
     "empty": "{value:.1%} of the translations are empty. Give decoding.min_length=1 or a smaller decoding.beam_size",
     "copies": "{value:.1%} of the translations copy their source. Look for untranslated pairs in the training text",
-    "other_language": "the references have {value:.0%} of the translations' words, the sources {in_src:.0%}: is this "
-    "the language of the references? Look at the training text's target side, and at data.tgt_lang",
-    "numbers": "translations keep {value:.0%} of the numbers that sources and references share. Train with more text "
-    "that has numbers, or with fewer pieces (data.tokenizer.vocab_size), which spell them",
-    "names": "translations keep {value:.0%} of the names that sources and references share. Train with more text that "
-    "has such names, or with fewer pieces (data.tokenizer.vocab_size), which spell them",
+    "other_language": "the references have {value:.0%} of the translations' words, the sources {in_src:.0%}: another "
+    "language? Look at the target side of the training text and at data.tgt_lang",
+    "numbers": "translations keep {value:.0%} of the numbers that source and reference share. Train with more of them",
+    "names": "translations keep {value:.0%} of the names that source and reference share. Train with more text that "
+    "has them, or with fewer pieces, which spell them (data.tokenizer.vocab_size)",
     "unknown_pieces": "{value:.1%} of the sources or translations have unknown pieces. Train with text that has their "
     "characters, and with data.tokenizer.character_coverage=1",
-}  # the value of an observation, and further facts
+}
 Observation = dict[str, Any]  # name and value for programs, text for a person
+Validations = Sequence[Mapping[str, Any]]  # step, train/loss (logged last) and scores, in order of steps
+FILE = "validations.json"  # in a run directory
+
+
+def read_validations(run_dir: Path) -> list[dict[str, Any]]:
+    """The validations of a run; none without a file. Raises UserError naming a broken file."""
+    file = run_dir / FILE
+    try:
+        content = read_at_most(file, 2**24) if file.exists() else b"[]"
+        rows = TypeAdapter(list[dict[str, float | None]]).validate_json(content, strict=True)
+        return sorted(({**row, "step": int(row["step"] or 0)} for row in rows), key=lambda row: row["step"])
+    except (ValueError, KeyError, OverflowError) as error:
+        raise UserError(f"{file} is broken: remove it") from error
+
+
+def note_validation(run_dir: Path, row: Mapping[str, float]) -> None:
+    """Append a validation. A resumed run repeats steps after its checkpoint: their first rows are dropped."""
+    earlier = [each for each in read_validations(run_dir) if each["step"] < row["step"]]
+    write_together({run_dir / FILE: json_text([*earlier, dict(row)])})
 
 
 def _say(values: Mapping[str, float | None], **facts: Any) -> list[Observation]:
     """An observation for each value that is not None."""
+    found = [(name, value) for name, value in values.items() if value is not None]
     return [
-        {"name": name, "value": value, "text": TEXTS[name].format(value=value, **facts)}
-        for name, value in values.items()
-        if value is not None
+        {"name": name, "value": each, "text": TEXTS[name].format(value=each, **facts)} for name, each in found
     ]
 
 
-def observe_training(
-    validations: Sequence[Mapping[str, Any]], *, monitor: str, mode: str
-) -> list[Observation]:
-    """Observations on validations with the keys `step`, `train/loss`, `val/loss` and `monitor`, in order of steps.
+def observe_training(validations: Validations, *, monitor: str, mode: str) -> list[Observation]:
+    """Observations on validations, of which the score `monitor` is the best if it is the highest or lowest (`mode`).
 
     The halves of a training are compared, since the last rates of a schedule hide a rise. As long again is said to
     bring half of the second half's gain: each doubling brings less than the one before.
     """
+    name = monitor.removeprefix("val/")
     gain, best = _second_half(validations, monitor) if mode == "max" else (0.0, 0.0)
     fall, _ = _second_half(validations, "val/loss", sign=-1)
-    is_rising = gain > RISING * best
-    only_begun = best - gain < BEGUN * best if is_rising else fall > FALLING
-    losses = [each for each in validations if each.get("val/loss") is not None] or [
-        {"step": 0, "val/loss": 0.0}
-    ]
+    losses = [each for each in validations if each.get("val/loss")] or [{"step": 0, "val/loss": 0.0}]
     low, last = min(losses, key=lambda each: each["val/loss"]), losses[-1]
-    worse = low["step"] if last["val/loss"] > (1 + OVERFIT) * low["val/loss"] else None
+    is_worse = last["val/loss"] > (1 + OVERFIT) * low["val/loss"]
     is_learning = (last.get("train/loss") or 0.0) < (low.get("train/loss") or float("inf"))
+    is_rising = gain > RISING * best and not is_worse
+    has_only_begun = best - gain < BEGUN * best if is_rising else fall > FALLING
     values = {
-        "only_begun": fall if only_begun else None,
-        "still_rising": gain / 2 if is_rising and not only_begun else None,
-        "overfitting" if is_learning else "diverging": worse,
+        "only_begun": fall if has_only_begun else None,
+        "still_rising": gain / 2 if is_rising and not has_only_begun else None,
+        "overfitting" if is_learning else "diverging": low["step"] if is_worse else None,
     }
-    name = monitor.removeprefix("val/")
     return _say(values, gain=gain, label=LABELS.get(name, name), low=low["val/loss"], high=last["val/loss"])
 
 
-def _second_half(validations: Sequence[Mapping[str, Any]], key: str, sign: int = 1) -> tuple[float, float]:
+def _second_half(validations: Validations, key: str, sign: int = 1) -> tuple[float, float]:
     """The gain in the second half of the steps and the best score; zeros if the last quarter brought no gain."""
     rows = [(each["step"], sign * each[key]) for each in validations if each.get(key) is not None]
     parts = [[score for step, score in rows if step <= part * rows[-1][0]] for part in (0.5, 0.75, 1)]
@@ -108,11 +115,8 @@ def observe_translations(
     sources: Sequence[str], translations: Sequence[str], references: Sequence[str], *, num_unknown: int = 0
 ) -> list[Observation]:
     """Observations on translations, a line each as their references. num_unknown: sources with unknown characters."""
-    rows = [
-        row
-        for row in zip(sources, translations, references, strict=True)
-        if row[0].strip() and row[2].strip()
-    ]
+    lines = zip(sources, translations, references, strict=True)
+    rows = [row for row in lines if row[0].strip() and row[2].strip()]
     if not rows:
         return []
     src, out, ref = map(list, zip(*rows, strict=True))
@@ -149,9 +153,8 @@ def repeated_share(texts: Iterable[str]) -> float:
 def familiar_share(texts: Sequence[str], others: Sequence[str]) -> float:
     """The share of words that occur in other texts; two languages share few. 1 if the others have too few words."""
     words, known = (re.findall(r"[^\W\d_]+", "\n".join(side).casefold()) for side in (texts, others))
-    return (
-        sum(map(set(known).__contains__, words)) / len(words) if words and len(known) >= FEWEST_WORDS else 1.0
-    )
+    number = sum(map(set(known).__contains__, words))
+    return number / len(words) if words and len(known) >= FEWEST_WORDS else 1.0
 
 
 def kept_share(rows: Iterable[Sequence[str]], kind: str) -> float:
@@ -171,11 +174,9 @@ def kept_share(rows: Iterable[Sequence[str]], kind: str) -> float:
 
 def observe(run: Any, rows: Any, texts: Sequence[str], *, trained: bool) -> list[Observation]:
     """Observations on the translations of a split with references by a `Run`; if `trained`, also on its training."""
-    sources = list(rows["src"])
+    sources, best = list(rows["src"]), OmegaConf.select(run.config, "callbacks.checkpoint")
     num_unknown = len(run.tokenizer.unknown_characters(sources))
     found = observe_translations(sources, texts, list(rows["tgt"]), num_unknown=num_unknown)
-    best = OmegaConf.select(run.config, "callbacks.checkpoint")
-    if trained and best is not None:
-        validations = read_validations(run.directory)
-        found = observe_training(validations, monitor=best.monitor, mode=best.mode) + found
-    return found
+    if not trained or best is None:
+        return found
+    return observe_training(read_validations(run.directory), monitor=best.monitor, mode=best.mode) + found

@@ -12,11 +12,7 @@ from nmt.alignment import choose_units
 
 SCORES = ("bleu", "chrf")
 SEED, MISSPELT = 1, 0.1  # share of the words of four letters or more
-MOST_LINES, DICE, OFTEN = (
-    5_000,
-    0.8,
-    5,
-)  # of pairs of words: lines read, least Dice coefficient, least lines of a pair
+MOST_LINES, DICE, OFTEN = 1_000, 0.8, 5  # pairs of words: lines read, least Dice coefficient, least lines
 Change = Callable[[str], str]
 
 
@@ -34,7 +30,7 @@ def misspell(line: str) -> str:
 
 
 def without_stop(line: str) -> str:
-    return line.rstrip().rstrip(".。").rstrip()
+    return line.rstrip(" .。")
 
 
 # A change of the sources, and a change of references and translations before they are compared
@@ -46,20 +42,17 @@ CHANGES: dict[str, tuple[Change, Change]] = {
 }
 
 
-def make_probes(
-    sources: Sequence[str], references: Sequence[str], originals: Sequence[str]
-) -> dict[str, list[tuple[str, ...]]]:
-    """Source, reference and translation of the unchanged source (of single words, none) for each row of each probe.
+def make_probes(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[Any]]:
+    """The rows of each probe, which has only the sentences that it changes, from those of the unchanged test set.
 
-    A probe has only the sentences that it changes.
+    A row is source, reference, and the translation of the unchanged source, which single words have not.
     """
-    rows = [row for row in zip(sources, references, originals, strict=True) if row[0].strip()]
+    rows = [row for row in rows if row[0].strip()]
     found: dict[str, list[Any]] = {
         name: [(change(src), compare(ref), compare(out)) for src, ref, out in rows if change(src) != src]
         for name, (change, compare) in CHANGES.items()
     }
-    pairs = zip(rows[::2], rows[1::2], strict=False)
-    joined = [tuple(map(_join, *pair)) for pair in pairs]
+    joined = [tuple(map(_join, *pair)) for pair in zip(rows[::2], rows[1::2], strict=False)]
     return {**found, "two_sentences": joined, "single_words": [(*each, "") for each in word_pairs(rows)]}
 
 
@@ -79,10 +72,8 @@ def word_pairs(rows: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
         for (src, ref, *both), number in counts.items()
         if both and number >= OFTEN and 2 * number >= DICE * (counts["src", src] + counts["ref", ref])
     ]
-    of_sides = [Counter(side) for side in zip(*pairs, strict=True)]
-    return sorted(
-        pair for pair in pairs if all(number[word] == 1 for number, word in zip(of_sides, pair, strict=True))
-    )
+    seen = Counter(word for pair in pairs for word in enumerate(pair))
+    return sorted(pair for pair in pairs if all(seen[word] == 1 for word in enumerate(pair)))
 
 
 def run_probes(
@@ -90,20 +81,23 @@ def run_probes(
 ) -> dict[str, Any]:
     """Translate the probes of a split by a `Run`: scores of `SCORES`, beside those of the original translations."""
     results: dict[str, Any] = {}
-    for name, probe in make_probes(list(rows["src"]), list(rows["tgt"]), originals).items():
+    for name, probe in make_probes(list(zip(rows["src"], rows["tgt"], originals, strict=True))).items():
         if not probe:
             continue
         sources, references, before = map(list, zip(*probe, strict=True))
         found = run.translate(sources, decoding, need_weights=False, show_progress=True)
         after = [CHANGES.get(name, (str, str))[1](each.text) for each in found]
-        results[name] = {"num_sentences": len(probe)}
-        for kind in SCORES if any(before) else ("chrf",):  # a word has no four-grams
-            if scorer := scorers.get(kind):
-                now, then = (
-                    metrics.score_with({kind: scorer}, texts, references, num_bootstrap=0)[kind]["score"]
-                    for texts in (after, before)
-                )
-                results[name][kind] = {"score": now, "original": then if any(before) else None}
+        # A single word has no original, and no four-grams
+        chosen = {
+            kind: scorers[kind] for kind in SCORES if kind in scorers and (any(before) or kind != "bleu")
+        }
+        now, then = (
+            metrics.score_with(chosen, each, references, num_bootstrap=0) for each in (after, before)
+        )
+        results[name] = {"num_sentences": len(probe)} | {
+            kind: {"score": now[kind]["score"], "original": then[kind]["score"] if any(before) else None}
+            for kind in chosen
+        }
     return results
 
 

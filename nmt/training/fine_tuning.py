@@ -35,15 +35,13 @@ def freeze(translator: Translator, names: Sequence[str]) -> None:
     for part in chosen:
         modules[part[:-1]].requires_grad_(False)
     total = translator.num_parameters
-    num_left = sum(each.numel() for each in translator.parameters() if each.requires_grad)
-    if not num_left:
+    left = sum(each.numel() for each in translator.parameters() if each.requires_grad)
+    if not left:
         raise UserError(f"freeze=[{','.join(names)}] leaves nothing to train: leave out a part")
     weights = translator.named_parameters(remove_duplicate=False)
     shared = [name for name, each in weights if not (each.requires_grad or name.startswith(chosen))]
     also = f"; {', '.join(shared)} too, which they share" if shared else ""
-    log.info(
-        "frozen: %s, %s of %s parameters%s", ", ".join(names), f"{total - num_left:,}", f"{total:,}", also
-    )
+    log.info("frozen: %s, %s of %s parameters%s", ", ".join(names), f"{total - left:,}", f"{total:,}", also)
 
 
 def mix_in_old_text(cfg: DictConfig, train: Any) -> Any:

@@ -38,10 +38,9 @@ class Muon(torch.optim.Optimizer):
         eps: Positive,
         dtype: Literal["float32", "bfloat16"] | None = None,
     ) -> None:
-        learning = [each for each in model.parameters() if each.requires_grad]
         self._num_maps = {each: num for each, num in hidden_matrices(model).items() if each.requires_grad}
-        hidden = [each for each in learning if each in self._num_maps]
-        others = [each for each in learning if each not in self._num_maps]
+        hidden = [each for each in model.parameters() if each in self._num_maps]
+        others = [each for each in model.parameters() if each.requires_grad and each not in self._num_maps]
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -152,10 +151,7 @@ def hidden_matrices(model: nn.Module) -> dict[Tensor, int]:
 
 
 def make_optimizer(factory: Callable[..., torch.optim.Optimizer], model: nn.Module) -> torch.optim.Optimizer:
-    """Call an optimizer's factory with the model if it has a parameter `model`, as Muon, else with the parameters.
-
-    Frozen parameters are left out.
-    """
+    """Call an optimizer's factory with the model if it has a parameter `model`, as Muon, else with what it learns."""
     takes_model = "model" in inspect.signature(factory).parameters
     return factory(model if takes_model else [each for each in model.parameters() if each.requires_grad])
 

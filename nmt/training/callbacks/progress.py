@@ -9,7 +9,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback, Timer, TQDMProgressBar
 
-from nmt.run.validations import note_validation
+from nmt.run.observations import note_validation
 from nmt.training.callbacks.saving import Checkpoints
 
 log = logging.getLogger("train")
