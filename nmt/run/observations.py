@@ -28,7 +28,7 @@ UNKNOWN, UNKNOWN_SIGN = 0.005, "⁇"  # share of lines with an unknown piece; it
 PATTERNS = {"numbers": r"\d+(?:[.,:]\d+)*", "names": r"\b[^\W\d_]{2,}\b"}
 # value: the value that passed its threshold
 TEXTS = {
-    "only_begun": "training has only begun: the loss fell by {value:.2g} in its second half. Train several times longer",
+    "only_begun": "training has only begun: the loss fell by {value:.2g} in its second half. Train much longer",
     "still_rising": "{label} was still rising, by {gain:.2g} in the second half of the training; as long again may "
     "bring some {value:.2g}. Train longer (trainer.max_epochs)",
     "overfitting": "the model overfits since step {value:,}: validation loss {low:.3f} rises to {high:.3f}, training "
