@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 from nmt import alignment, metrics, plotting
 from nmt.analysis import head_importance
+from nmt.checkpoint import write_checkpoint
 from nmt.commands import align as align_command
 from nmt.commands import early_checks
 from nmt.commands import translate as translate_command
@@ -58,9 +59,8 @@ def make_run(
     model = OmegaConf.create(stored["model"])
     torch.manual_seed(1)
     translator = build_translator(model, tokenizer)
-    (directory / "checkpoints").mkdir()
     state = {f"translator.{name}": value for name, value in translator.state_dict().items()}
-    torch.save({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
+    write_checkpoint({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
     OmegaConf.save(OmegaConf.create(stored | {"data": {}}), directory / "config.yaml")
     return directory
 

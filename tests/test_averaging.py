@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import nn
 
+from nmt.checkpoint import KEYS, kept_file, kept_files
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.aligning import AligningModel
-from nmt.run.checkpoints import is_kept, kept_file, kept_files
 from nmt.run.run import Run, open_run
 from nmt.training import resume
 from nmt.training.callbacks import ExponentialMovingAverage, validation_scores
@@ -228,7 +228,7 @@ def test_what_a_run_validates_and_keeps_is_the_average(accumulate, every_n_steps
     validated = {step for step, _ in recorded["used"]}
     assert set(files) == validated | set(range(5, num_steps + 1, 5))
     for step, each in files.items():
-        assert set(each) == {"state_dict", "global_step"}
+        assert set(each) == {"format", "state_dict", "global_step"}
         assert each["global_step"] == step
         assert_close(each["state_dict"], averages[step])
 
@@ -400,8 +400,6 @@ def test_the_names_of_kept_checkpoints(tmp_path):
         (tmp_path / name).touch()
     assert list(kept_files(tmp_path)) == [2, 30, 1000000]
     assert kept_file(tmp_path, 2).name == "step_000002.ckpt"
-    assert is_kept(kept_file(tmp_path, 1234567))
-    assert not is_kept(tmp_path / "last.ckpt")
     assert kept_files(tmp_path / "nowhere") == {}
 
 
@@ -413,6 +411,11 @@ def test_the_last_are_kept(plain):
     assert list(files) == sorted({*range(4, num_steps + 1, 4), *validated})[-4:]
     assert_identical(files[num_steps]["state_dict"], checkpoint(plain)["state_dict"], "last")
     assert not list((plain / "checkpoints").glob(".*"))
+
+
+def test_every_key_of_a_checkpoint_is_declared(whole, plain):
+    found = checkpoint(whole).keys() | checkpoint(plain).keys()
+    assert found == KEYS.keys() - {"MixedPrecision", "StreamingDataModule"}
 
 
 def test_the_step_that_ends_a_run_is_kept_too(workspace):
@@ -453,7 +456,9 @@ def test_what_cannot_be_averaged_is_refused_in_one_line(plain, workspace):
     other = load(files[-2])
     name = "translator.output.weight"
     torch.save(other | {"state_dict": {**other["state_dict"], name: torch.zeros(3, 4)}}, files[-2])
-    with pytest.raises(UserError, match=rf"{files[-2].name} does not fit the configured model: .*output"):
+    with pytest.raises(
+        UserError, match=rf"{files[-1].name} and {files[-2].name} differ in the shape of output.weight"
+    ):
         Run.load(directory, average=2)
     files[-1].write_bytes(files[-1].read_bytes()[:1000])
     with pytest.raises(UserError, match=rf"{files[-1].name} is broken"):

@@ -14,11 +14,12 @@ from lightning.pytorch.loggers import CSVLogger
 from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 
+from nmt.checkpoint import FORMAT, check_plain, read_checkpoint, read_weights, write_checkpoint
 from nmt.config.build import build
 from nmt.errors import UserError
 from nmt.training.callbacks import Checkpoints
-from nmt.training.callbacks.saving import check_plain
 from nmt.training.callbacks.summary import why_ended
+from nmt.training.resume import load_checkpoint
 from tests.test_module import make_module
 
 
@@ -103,6 +104,31 @@ def test_what_is_not_plain_is_named(state, said):
     with pytest.raises(UserError) as found:
         check_plain(state)
     assert str(found.value).startswith(f"{said}, ")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [({}, "no format number"), ({"format": FORMAT + 1}, f"format {FORMAT + 1}"), ({"format": "1"}, "no ")],
+)
+def test_another_format_is_refused(tmp_path, number, words):
+    """In one line with the file and both numbers; the file is not taken for broken."""
+    (tmp_path / "checkpoints").mkdir()
+    file = tmp_path / "checkpoints" / "last.ckpt"
+    torch.save({"state_dict": {}, **number}, file)
+    for read in (read_checkpoint, read_weights, lambda file: load_checkpoint(tmp_path)):
+        with pytest.raises(UserError, match=rf"^{file} has {words}.* reads format {FORMAT}: use .*train"):
+            read(file)
+    assert file.is_file()
+
+
+def test_a_checkpoint_is_written_with_the_number_of_its_format(tmp_path):
+    write_checkpoint({"global_step": 3, "state_dict": {}, "random": []}, tmp_path / "best.ckpt")
+    write_checkpoint({"global_step": 3, "state_dict": {}, "random": []}, tmp_path / "step_000003.ckpt")
+    found = [read_checkpoint(tmp_path / name) for name in ("best.ckpt", "step_000003.ckpt")]
+    assert found == [
+        {"global_step": 3, "state_dict": {}, "random": [], "format": FORMAT},
+        {"global_step": 3, "state_dict": {}, "format": FORMAT},
+    ]
 
 
 def validate(checkpoints: Checkpoints, scores) -> None:

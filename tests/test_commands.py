@@ -22,12 +22,12 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt import alignment, plotting
+from nmt.checkpoint import checkpoint_file
 from nmt.commands import entry
 from nmt.commands.entry import COMMANDS
 from nmt.decoding import DecodingSettings
 from nmt.lines import decode_lines
 from nmt.run import provenance
-from nmt.run.paths import checkpoint_file
 from nmt.run.provenance import commit
 from nmt.run.run import Run
 from tests.commands import ROOT, call_unread, last_of_each, refused, run, run_composed, unread

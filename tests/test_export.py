@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt import Run
+from nmt.checkpoint import write_checkpoint
 from nmt.commands import early_checks
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings
@@ -97,7 +98,7 @@ def spread(directory: Path) -> Run:
         for each in found.translator.parameters():
             each += 0.3 * torch.randn_like(each)
     state = {f"translator.{name}": value for name, value in found.translator.state_dict().items()}
-    torch.save({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
+    write_checkpoint({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
     return found
 
 

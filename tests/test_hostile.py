@@ -24,6 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt import metrics, plotting
 from nmt.atomic import write_together
+from nmt.checkpoint import write_checkpoint
 from nmt.commands import entry, terminal
 from nmt.commands.entry import LogFile, errors_in_one_line
 from nmt.config.build import build
@@ -99,10 +100,9 @@ def trained(tmp_path_factory) -> Path:
 
 
 def save_weights(run: Path, state, **others) -> None:
-    (run / "checkpoints").mkdir(exist_ok=True)
     if isinstance(state, dict):
         state = {f"translator.{name}": value for name, value in state.items()}
-    torch.save({"state_dict": state, **others}, run / "checkpoints" / "best.ckpt")
+    write_checkpoint({"state_dict": state, **others}, run / "checkpoints" / "best.ckpt")
 
 
 # Text to train on. Each case: the files of its folder (text is written as UTF-8), what is set, what the line says.

@@ -642,6 +642,7 @@ def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way(
 
 def ended(wait_count=0, seconds=0.0, monitor="val/bleu"):
     progress = {"epoch_progress": {"current": {"completed": 1}}}
+    progress["epoch_loop.batch_progress"] = {"current": {"completed": 0}}
     progress["epoch_loop.val_loop.batch_progress"] = {"total": {"ready": 0}}
     stopping = {f"EarlyStopping{ {'monitor': monitor, 'mode': 'max'} }": {"wait_count": wait_count}}
     timer = {"Timer": {"time_elapsed": {"train": seconds}}}

@@ -15,9 +15,10 @@ from urllib.parse import unquote, urlsplit
 from omegaconf import DictConfig
 
 from nmt.atomic import new_folder
+from nmt.checkpoint import files_to_average, find_checkpoint
 from nmt.config.types import as_list
 from nmt.errors import UserError
-from nmt.run.paths import files_to_average, find_checkpoint, newest_run, score_files
+from nmt.run.paths import newest_run, score_files
 
 MADE_FROM = "made_from.json"
 # About 75 BLEU in a minute on two cores

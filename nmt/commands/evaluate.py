@@ -7,6 +7,7 @@ from typing import Any
 from datasets import Dataset
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.checkpoint import checkpoints_of, find_checkpoint
 from nmt.comparison.tables import align_columns
 from nmt.config.build import build, build_parts, metrics_of
 from nmt.config.types import as_list, flat
@@ -17,7 +18,7 @@ from nmt.lines import read_lines
 from nmt.run.data import stored_data
 from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.observations import observe
-from nmt.run.paths import find_checkpoint, score_files
+from nmt.run.paths import score_files
 from nmt.run.probes import SCORES, probe_rows, run_probes
 from nmt.run.run import Run, open_run
 from nmt.run.scores import folder_name, is_repeated, score_lines, write_scores
@@ -127,7 +128,7 @@ def checkpoint_name(cfg: DictConfig) -> str:
     if not isinstance(cfg.run, str):
         return cfg.checkpoint
     file = find_checkpoint(Path(cfg.run), cfg.checkpoint)
-    own = file.parent.resolve() == (Path(cfg.run) / "checkpoints").resolve()
+    own = file.parent.resolve() == checkpoints_of(Path(cfg.run)).resolve()
     return file.stem if own and file.stem in ("best", "last") else cfg.checkpoint
 
 

@@ -12,6 +12,7 @@ from hydra.utils import to_absolute_path
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.atomic import check_folder
+from nmt.checkpoint import has_checkpoints
 from nmt.commands.entry import LogFile, program
 from nmt.commands.run_names import agree_on, stored_choices
 from nmt.config.commands import check_settings
@@ -34,12 +35,12 @@ def main(cfg: DictConfig) -> float | None:
             resume_run(cfg, given, lambda each: check_settings(each, "train"))
             return None
         except (Interrupted, KeyboardInterrupt) as ended:
-            if launch_rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
+            if launch_rank() == 0 and has_checkpoints(run_dir):
                 with contextlib.suppress(OSError):  # the terminal may be closed
                     print(f"{program()}: interrupted: go on with resume={run_dir}", file=sys.stderr)
             sys.exit(128 + (ended.number if isinstance(ended, Interrupted) else signal.SIGINT))
         except WriteError as error:
-            if any(run_dir.glob("checkpoints/*.ckpt")):
+            if has_checkpoints(run_dir):
                 raise UserError(f"{error}, then go on with resume={run_dir}") from error
             raise
 

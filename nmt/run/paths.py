@@ -16,10 +16,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.atomic import check_folder, read_at_most, replace_file
+from nmt.checkpoint import checkpoints_of, find_checkpoint
 from nmt.config.types import as_list, flat, say
 from nmt.errors import UserError, WriteError
 from nmt.lines import opener
-from nmt.run.checkpoints import kept_files
 
 log = logging.getLogger(__name__)
 
@@ -148,37 +148,6 @@ def check_run(config: DictConfig, key: str = "run") -> None:
             find_checkpoint(directory, config.checkpoint)
 
 
-def checkpoint_file(directory: Path, checkpoint: str) -> Path:
-    """The file of `checkpoint` (best, last or a path). Without a best checkpoint it is the last, with a warning."""
-    file = find_checkpoint(directory, checkpoint)
-    if checkpoint == "best" and file.stem != "best":
-        log.warning("%s has no best.ckpt yet: its last checkpoint is taken", directory)
-    return file
-
-
-def find_checkpoint(directory: Path, checkpoint: str) -> Path:
-    """The file of `checkpoint`; without a best checkpoint, the last. Raises UserError if there is none."""
-    names = {"best": ("best", "last"), "last": ("last",)}.get(checkpoint, ())
-    files = [directory / "checkpoints" / f"{name}.ckpt" for name in names] or [Path(checkpoint)]
-    for file in files:
-        if file.is_file():
-            return file
-    raise UserError(f"{files[0]}: no such checkpoint; checkpoint= is best, last or a file")
-
-
-def files_to_average(directory: Path, number: int) -> list[Path]:
-    """The last `number` checkpoints that a run has kept. Raises UserError if it has fewer."""
-    if type(number) is not int or number < 1:
-        raise UserError(f"average={number}: give a number of at least 1, or null")
-    files = list(kept_files(directory / "checkpoints").values())
-    if len(files) < number:
-        raise UserError(
-            f"average={number}: {directory} has kept {len(files) or 'no'} checkpoints to average; "
-            + (f"give average={len(files)}" if files else f"train with callbacks.checkpoint.keep={number}")
-        )
-    return files[-number:]
-
-
 def check_folders(
     config: DictConfig,
     *files: str,
@@ -283,7 +252,7 @@ def score_files(directory: Path, split: str) -> tuple[Path, Path]:
 
 def newest_run(folder: Path) -> Path:
     """The last scored run in a folder of runs. Raises UserError if there is none."""
-    scored = [file for file in folder.rglob("metrics.json") if (file.parent / "checkpoints").is_dir()]
+    scored = [file for file in folder.rglob("metrics.json") if checkpoints_of(file.parent).is_dir()]
     if not scored:
         raise UserError(f"run is required: give run=RUN_DIR; {folder}/ has no finished run")
     return max(scored, key=lambda file: file.stat().st_mtime).parent

@@ -9,6 +9,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import alignment, metrics
+from nmt.checkpoint import checkpoint_file, files_to_average
 from nmt.config.build import build, build_parts, reads_lowercase
 from nmt.config.types import SPLITS
 from nmt.data.tokenizer import Tokenizer
@@ -22,7 +23,7 @@ from nmt.run.device import pick_device
 from nmt.run.limits import check_case
 from nmt.run.loading import load_translator
 from nmt.run.model import quantise_linear_maps
-from nmt.run.paths import checkpoint_file, files_to_average, load_config
+from nmt.run.paths import load_config
 from nmt.run.translating import TranslatingModel
 from nmt.run.translation import Translation
 

@@ -296,10 +296,10 @@ class TranslationModule(L.LightningModule):
 
     # resuming
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Store the totals since the last logged step, so that a resumed run logs the same numbers."""
-        checkpoint["training"] = {
-            "since_log": distributed.gather(_totals(self._since_log, self._before_resuming)),  # by rank
+    def record(self) -> dict[str, Any]:
+        """The totals of this rank, so that a resumed run logs the same numbers."""
+        return {
+            "since_log": _totals(self._since_log, self._before_resuming),
             "logged_step": self._logged_step,
             "seconds_on_clock": self._seconds_on_clock(),
             "train_seconds": self.train_seconds,
@@ -307,11 +307,14 @@ class TranslationModule(L.LightningModule):
             "progress": dict(self.progress),
         }
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["training"] = distributed.gather(self.record())
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         with sound("the checkpoint"):
             check_states(checkpoint, self)
-        state = checkpoint["training"]
-        self._before_resuming = state["since_log"][distributed.rank()]
+        state = checkpoint["training"][distributed.rank()]
+        self._before_resuming = state["since_log"]
         self._logged_step, self._seconds = state["logged_step"], state["seconds_on_clock"]
         self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
         shown = {str(name): str(value)[:20] for name, value in state["progress"].items()}

@@ -18,11 +18,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.checkpoint import BEST, BROKEN, LAST, PREVIOUS, RESUMABLE, checkpoints_of, pause_in, read_checkpoint
 from nmt.config.build import may_build
 from nmt.config.types import GROUPS, flat, say
 from nmt.errors import UserError, first_line
-from nmt.run.checkpoints import BROKEN
-from nmt.run.loading import read_checkpoint
 from nmt.run.paths import load_config
 from nmt.training.memory import is_out_of_memory
 
@@ -58,7 +57,6 @@ _NEEDED: dict[str, Any] = {
     **dict.fromkeys(("label_smoothing", "guided_alignment", "r_drop"), (int, float)),
 }
 _TEXTS = ("accelerator", "experiment_name", "max_time", "mode", "monitor", "precision", "project")
-CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # from the latest to the earliest
 _ABSENT = object()
 
 
@@ -75,13 +73,15 @@ def load_checkpoint(run_dir: Path) -> tuple[Path, dict[str, Any]]:
 
     Raises UserError if there is none, or if it cannot be read or resumed from.
     """
-    for name in CHECKPOINTS:
-        file = run_dir / "checkpoints" / name
+    for name in (LAST, PREVIOUS, BEST):  # from the latest to the earliest
+        file = checkpoints_of(run_dir) / name
         if not file.is_file():
             continue
         try:
             checkpoint = read_checkpoint(file)
-            missing = {"loops", "optimizer_states", "random", "training"} - set(checkpoint)
+            missing = RESUMABLE - set(checkpoint)
+        except UserError:  # of another format
+            raise
         except (*BROKEN, MemoryError) as error:
             if is_out_of_memory(error):
                 raise UserError(f"{file}: there is not enough memory to read it") from error
@@ -221,11 +221,9 @@ def _settings(stored: Any, ours: Any, key: str, given: Sequence[str], trusted: S
 def why_finished(checkpoint: dict[str, Any], config: dict[str, Any]) -> str | None:
     """The reason if the run has finished, by the limits of `config` or by early stopping; else None."""
     trainer, stopping = config["trainer"], config["callbacks"].get("early_stopping")
-    loop = checkpoint["loops"]["fit_loop"]
-    num_epochs = loop["epoch_progress"]["current"]["completed"]
-    validation_due = loop["epoch_loop.val_loop.batch_progress"]["total"]["ready"] > 0
-    if not validation_due:
-        if trainer["max_epochs"] not in (None, -1) and num_epochs >= trainer["max_epochs"]:
+    pause = pause_in(checkpoint)
+    if not pause.validation_due:
+        if trainer["max_epochs"] not in (None, -1) and pause.epochs >= trainer["max_epochs"]:
             return f"trainer.max_epochs={trainer['max_epochs']} is reached"
         if trainer["max_steps"] != -1 and checkpoint["global_step"] >= trainer["max_steps"]:
             return f"trainer.max_steps={trainer['max_steps']} is reached"

@@ -9,6 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from nmt.checkpoint import find_checkpoint
 from nmt.config.build import build, build_parts
 from nmt.config.types import GROUPS, flat
 from nmt.errors import UserError, printable
@@ -27,10 +28,10 @@ def cost(steps: int, seconds: float, num_tokens: int) -> dict[str, Any]:
 
 def cost_so_far(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """The cost of the training that a checkpoint comes from."""
-    record = checkpoint["training"]
-    since = sum(num_tokens for _, num_tokens in record["since_log"])
-    seconds = record["train_seconds"] + record["seconds_on_clock"]
-    return cost(checkpoint["global_step"], seconds, record["train_tokens"] + int(since))
+    by_rank = checkpoint["training"]
+    since = sum(int(record["since_log"][1]) for record in by_rank)
+    seconds = by_rank[0]["train_seconds"] + by_rank[0]["seconds_on_clock"]
+    return cost(checkpoint["global_step"], seconds, by_rank[0]["train_tokens"] + since)
 
 
 def score(
@@ -41,13 +42,13 @@ def score(
     Scores the best checkpoint, or the last if the run ended before a validation. Raises UserError if there is neither.
     """
     split = "test" if "test" in splits else "val"
-    found = [name for name in ("best", "last") if (run_dir / "checkpoints" / f"{name}.ckpt").exists()]
-    if not found:
+    try:
+        checkpoint = find_checkpoint(run_dir, "best").stem
+    except UserError as error:
         raise UserError(
             f"{run_dir}: not one batch was trained, so that there is nothing to score: see what limits training, "
             "trainer.max_epochs, max_steps, max_time or limit_train_batches"
-        )
-    checkpoint = found[0]
+        ) from error
     run = Run.load(run_dir, checkpoint=checkpoint, device=device, trusted=cfg.trusted)
     decoding = build(cfg.decoding, "decoding")
     scores, translations = run.score(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, Timer
 from torch import Tensor
 
 from nmt import distributed
-from nmt.data.datamodule import StreamingDataModule
-from nmt.data.streaming import Place
+from nmt.checkpoint import is_plain
 from nmt.errors import UserError
-from nmt.run.loading import is_plain
 from nmt.training.callbacks.randomness import random_state, set_random_state
 
 _MOST_SECONDS = 1e12  # limit on seconds of training and other finite numbers, which are far smaller
@@ -34,7 +31,7 @@ def sound(file: str | Path) -> Iterator[None]:
         raise UserError(f"{file} holds no state to go on from ({reason})") from error
 
 
-def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
+def check_states(checkpoint: dict[str, Any], module: Any) -> None:
     """Raise UserError for a state with a wrong shape or type; `check_optimizers` checks optimizer and schedule.
 
     Removes states of unknown callbacks of Lightning: ModelCheckpoint would remove the files that its state names.
@@ -42,15 +39,11 @@ def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
     trainer, weights = module.trainer, module.state_dict()
     # Lightning's old name for MixedPrecision, which is checked below
     checkpoint.pop("native_amp_scaling_state", None)
-    data, training = type(trainer.datamodule), checkpoint["training"]  # type: ignore[attr-defined]
+    data: Any = trainer.datamodule
     wanted: dict[str, Any] = {
         **{"epoch": 0, "global_step": 0, "state_dict": weights},
-        "training": {
-            **{"logged_step": 0, "seconds_on_clock": 0.0, "train_seconds": 0.0, "train_tokens": 0},
-            **{"since_log": [(0.0, 0.0)] * trainer.world_size, "progress": training["progress"]},
-        },
-        data.__qualname__: {"text": "", "validation": ""}
-        | ({"place": asdict(Place())} if issubclass(data, StreamingDataModule) else {}),
+        "training": [module.record() | {"progress": each["progress"]} for each in checkpoint["training"]],
+        type(data).__qualname__: data.state_dict(),
     }
     averaged = {"current_model_state": weights, "MixedPrecision": trainer.precision_plugin.state_dict()}
     for key, state in (wanted | {key: averaged[key] for key in averaged.keys() & checkpoint.keys()}).items():
@@ -64,7 +57,7 @@ def check_states(checkpoint: dict[str, Any], module: L.LightningModule) -> None:
     finally:
         set_random_state(before, module.device)
     states, checkpoint["callbacks"] = checkpoint["callbacks"], {}
-    for each in trainer.callbacks:  # type: ignore[attr-defined]
+    for each in trainer.callbacks:
         home, key = type(each).__module__.partition(".")[0], each.state_key
         is_known = home != "lightning" or isinstance(each, EarlyStopping | Timer)
         if key in states and is_known and not isinstance(each, ModelCheckpoint):

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from nmt import kernels
+from nmt.checkpoint import checkpoint_file, checkpoints_of, has_checkpoints, read_weights
 from nmt.config.build import build, build_parts, check_buildable, reads_lowercase
 from nmt.config.types import GROUPS, flat, key_of, say
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
@@ -27,7 +28,7 @@ from nmt.run import provenance
 from nmt.run.data import read_splits
 from nmt.run.loading import load_translator, load_weights
 from nmt.run.model import build_translator
-from nmt.run.paths import checkpoint_file, load_config, write_atomically
+from nmt.run.paths import load_config, write_atomically
 from nmt.training import launch, resume
 from nmt.training.callbacks import (
     AtomicCheckpointIO,
@@ -93,7 +94,8 @@ def train(
     check_rules(cfg)
     origin = None if checkpoint or cfg.get("start_from") is None else Path(cfg.start_from)
     if origin is not None:
-        there, weights = load_config(origin), checkpoint_file(origin, "best")
+        there, weights_file = load_config(origin), checkpoint_file(origin, "best")
+        weights = read_weights(weights_file)
         models = model_files(origin / "tokenizer", joint=there.data.tokenizer.joint)
         cfg.data.tokenizer = {
             **there.data.tokenizer,
@@ -101,7 +103,7 @@ def train(
             "model": [str(file) for file in models],
         }
     run_dir = Path(cfg.run_dir)
-    if checkpoint is None and launch_rank() == 0 and any(run_dir.glob("checkpoints/*.ckpt")):
+    if checkpoint is None and launch_rank() == 0 and has_checkpoints(run_dir):
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
     L.seed_everything(cfg.seed, workers=True, verbose=False)
     trainer = make_trainer(cfg, run_dir, last_step=step if checkpoint else None)
@@ -130,7 +132,7 @@ def train(
         warn_of_long_references(module.decoding, module.translator, datamodule, splits)
         freeze(module.translator, cfg.get("freeze") or ())
         if origin is not None:
-            load_weights(module.translator, weights)
+            load_weights(module.translator, weights, weights_file)
             log_differences(there.model, cfg.model)
         if is_new:  # all checks have passed
             tokenizer.save(run_dir / "tokenizer")
@@ -293,9 +295,9 @@ def check_checkpoints(trainer: L.Trainer, run_dir: Path) -> Checkpoints:
         raise UserError(
             "callbacks.checkpoint is missing: without it a run could not be scored or gone on with"
         )
-    if kept.directory.resolve() != (run_dir / "checkpoints").resolve():
+    if kept.directory.resolve() != checkpoints_of(run_dir).resolve():
         raise UserError(
-            f"callbacks.checkpoint.directory={kept.directory}: a run has its checkpoints in {run_dir / 'checkpoints'}, "
+            f"callbacks.checkpoint.directory={kept.directory}: a run has its checkpoints in {checkpoints_of(run_dir)}, "
             "where all else looks for them: leave it out"
         )
     return kept

@@ -1,26 +1,30 @@
-"""The callback that writes checkpoints, the state of a paused training loop, and atomic writing of the files."""
+"""The callback that decides when checkpoints are written."""
 
-import contextlib
-import io
 import logging
-import os
-import pickle
 import sys
 import time
 from pathlib import Path
 from typing import Any, Literal
 
 import lightning as L
-import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint, EarlyStopping
 
 from nmt import distributed
+from nmt.checkpoint import (
+    BEST,
+    LAST,
+    check_plain,
+    kept_file,
+    kept_files,
+    pause_in,
+    pause_loop,
+    read_checkpoint,
+    write_checkpoint,
+)
 from nmt.config.types import Count, Positive
 from nmt.data.datamodule import TranslationDataModule
-from nmt.errors import UserError, WriteError
-from nmt.run.checkpoints import is_kept, kept_file, kept_files
-from nmt.run.loading import read_checkpoint
+from nmt.errors import UserError
 from nmt.training.callbacks.randomness import random_state, set_random_state
 from nmt.training.callbacks.tensorboard import tensorboard_writers
 
@@ -134,9 +138,9 @@ class Checkpoints(Checkpoint):
             writer.flush()
         for logger in trainer.loggers:
             logger.save()
-        files = [self.directory / "last.ckpt"]  # written last, so that the other files exist if it does
+        files = [self.directory / LAST]  # written last, so that the other files exist if it does
         if "best" in self._due:
-            files.insert(0, self.directory / "best.ckpt")
+            files.insert(0, self.directory / BEST)
         if "step" in self._due:
             self._kept_step = trainer.global_step
             files.insert(0, kept_file(self.directory, self._kept_step))
@@ -149,19 +153,15 @@ class Checkpoints(Checkpoint):
         self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        pause_loop(
-            checkpoint["loops"]["fit_loop"],
-            num_batches=int(trainer.num_training_batches),
-            validation_due=self._validation_due,
-        )
+        num_batches = int(trainer.num_training_batches)
+        pause_loop(checkpoint, num_batches=num_batches, validation_due=self._validation_due)
         checkpoint["random"] = distributed.gather(random_state(pl_module.device))
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         self._random = checkpoint["random"]
-        loop = checkpoint["loops"]["fit_loop"]
-        epochs, batches = loop["epoch_progress"], loop["epoch_loop.batch_progress"]
+        pause = pause_in(checkpoint)
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
-        data.start_at(epochs["current"]["completed"], batches["current"]["completed"])
+        data.start_at(pause.epochs, pause.batches)
         for callback in trainer.early_stopping_callbacks:  # patience is a setting, not a state
             if isinstance(callback, EarlyStopping) and callback.state_key in checkpoint["callbacks"]:
                 checkpoint["callbacks"][callback.state_key]["patience"] = callback.patience
@@ -202,80 +202,12 @@ def validation_due(done: int, window: int, interval: int) -> bool:
     return done // interval > (done - window) // interval
 
 
-def check_plain(state: Any, name: str = "") -> None:
-    """Raise UserError naming the first part of a state that a checkpoint cannot store and load."""
-    file = io.BytesIO()
-    try:
-        torch.save(state, file)
-        file.seek(0)
-        torch.load(file, weights_only=True)
-    except (pickle.PickleError, AttributeError, TypeError) as error:
-        keys: Any = (
-            state if isinstance(state, dict) else range(len(state)) if isinstance(state, list | tuple) else ()
-        )
-        for key in keys:
-            check_plain(state[key], f"{name}.{key}")
-        raise UserError(
-            f"{name[1:]} is a {type(state).__name__}, with which a checkpoint could not be read back: checkpoints hold "
-            "tensors, numbers, text, and lists and dicts of them"
-        ) from error
-
-
-def pause_loop(loop: dict[str, Any], *, num_batches: int, validation_due: bool) -> None:
-    """Set the counters of Lightning's fit loop, in place, to a pause between two batches of an open epoch.
-
-    Lightning resumes correctly from only some states of its counters. After this call, b of `num_batches` batches are
-    complete, and validation is done or, with `validation_due`, not begun. A closed epoch becomes the next epoch with
-    b = 0; an epoch that a limit on steps or time closed early is opened again.
-    """
-    batches, epochs = loop["epoch_loop.batch_progress"], loop["epoch_progress"]
-    for count in (batches["total"], batches["current"]):
-        count["ready"] = count["started"] = count["processed"] = count["completed"]
-    closed = epochs["current"]["processed"] == epochs["current"]["started"]
-    cut = closed and 0 < batches["current"]["completed"] < num_batches
-    if closed and not cut:
-        batches["current"] = dict.fromkeys(batches["current"], 0)
-    for count in (epochs["total"], epochs["current"]):
-        done = count["processed"] - cut
-        count.update(ready=done + 1, started=done + 1, processed=done, completed=done)
-    batches["is_last_batch"] = batches["current"]["completed"] == num_batches
-    # Lightning runs a validation from its start if one batch is begun and none is processed.
-    begun = int(validation_due)
-    validation = loop["epoch_loop.val_loop.batch_progress"]
-    for count in (validation["total"], validation["current"]):
-        count.update(ready=begun, started=begun, processed=0, completed=0)
-    validation["is_last_batch"] = False
-
-
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint to a temporary file, flushes it, then renames it, so that no file is ever half-written.
-
-    The old `last.ckpt` becomes `previous.ckpt`. A `step_NUMBER.ckpt` has only weights and step. Raises WriteError.
-    """
+    """Reads and writes checkpoints for Lightning by `nmt.checkpoint`."""
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
         """Load with the version of Lightning set to the installed one, so that Lightning migrates nothing."""
         return read_checkpoint(Path(path)) | {"pytorch-lightning_version": L.__version__}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.tmp")
-        if is_kept(target):
-            checkpoint = {key: checkpoint[key] for key in ("global_step", "state_dict")}
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            if target.name == "last.ckpt" and target.exists():
-                target.replace(target.with_name("previous.ckpt"))
-            temporary.replace(target)
-        except (OSError, RuntimeError) as error:  # torch's writer turns a failed write into a RuntimeError
-            cause = error if isinstance(error, OSError) else error.__context__
-            if isinstance(cause, OSError):
-                raise WriteError(target, cause) from error
-            raise UserError(f"{target}: cannot write ({str(error).splitlines()[0]})") from error
-        finally:
-            with contextlib.suppress(OSError):  # a file system that is read-only refuses this too
-                temporary.unlink()
+        write_checkpoint(checkpoint, Path(path))
