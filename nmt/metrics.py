@@ -47,6 +47,11 @@ def label(name: str, signature: str) -> str:
 Order = Annotated[int, Field(ge=1, le=16)]  # of n-grams
 
 
+def best_of(metric: Metric) -> Literal["min", "max"]:
+    """The best of several scores by a metric: the highest, unless the metric has `higher_is_better = False`."""
+    return "max" if getattr(metric, "higher_is_better", True) else "min"
+
+
 class _FloatScores:
     """Scores as Python floats: sacreBLEU 2.6 cannot average NumPy's floats with a plain 0.0 among them."""
 
@@ -134,6 +139,8 @@ class Ter(_FloatScores, TER):
 
     `asian_support` with `normalized` takes each Chinese character for a word.
     """
+
+    higher_is_better = False
 
     def __init__(
         self,

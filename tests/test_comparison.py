@@ -437,7 +437,9 @@ def test_a_latex_table_has_the_best_of_each_score_in_bold():
         {"run": "b", "num_runs": 1, "bleu": {"mean": 31.0, "std": None}, "ter": {"mean": 51.0, "std": None}},
         {"run": "c", "num_runs": 2, "bleu": {"mean": 31.0, "std": 0.1}},
     ]
-    lines = tables.to_latex(averages, {"bleu": "BLEU", "ter": "TER"}, "- BLEU: `nrefs:1`").splitlines()
+    lines = tables.to_latex(
+        averages, {"bleu": "BLEU", "ter": "TER"}, "- BLEU: `nrefs:1`", lower=["ter"]
+    ).splitlines()
     assert lines[0] == "% \\usepackage{booktabs}"
     assert "nrefs:1" in lines[1]
     assert lines[2:] == [

@@ -385,7 +385,8 @@ def test_settings_of_what_is_built_and_known_ones_may_be_added():
         "++seed=3",
         "+trainer.strategy=ddp",
         "+callbacks.mine._target_=my.Class",
-        "callbacks.score=null",
+        "+callbacks.score.metrics.mine._target_=my.Metric",
+        "callbacks.memory=null",
     ]
     early_checks.check_additions(compose(*overrides), "train", overrides)
 

@@ -612,7 +612,7 @@ def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way(
         "callbacks": {
             "checkpoint": {"monitor": "val/chrf"},
             "early_stopping": {"monitor": "${callbacks.checkpoint.monitor}"},
-            "score": {"bleu": "${oc.select:metrics.bleu,null}"},
+            "score": {"metrics": {"bleu": "${oc.select:metrics.bleu,null}"}},
         },
     }
     wanted = {"metrics": written["metrics"], "callbacks": {"checkpoint": {"monitor": "val/chrf"}}}
@@ -620,21 +620,24 @@ def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way(
 
     def stored(stopping):
         callbacks = {"checkpoint": {"monitor": "val/bleu"}, "early_stopping": {"monitor": stopping}}
-        callbacks["score"] = {"bleu": {"lowercase": False}}
+        callbacks["score"] = {"metrics": {"bleu": {"lowercase": False}}}
         return {"metrics": {"bleu": {"lowercase": False}}, "callbacks": callbacks}
 
     config, lines = resume.apply_changes(stored("val/bleu"), wanted, keys, written=written)
     assert config["callbacks"]["early_stopping"]["monitor"] == "val/chrf"
     assert "callbacks.early_stopping.monitor: val/bleu -> val/chrf" in lines
     # What validations are compared by stays.
-    assert config["callbacks"]["score"]["bleu"]["lowercase"] is False
+    assert config["callbacks"]["score"]["metrics"]["bleu"]["lowercase"] is False
     assert config["metrics"]["bleu"]["lowercase"] is True
-    own = {"callbacks": {"score": written["metrics"]}}
-    with pytest.raises(UserError, match=r"callbacks\.score\.bleu\.lowercase cannot change"):
-        resume.apply_changes(stored("x"), own, ["callbacks.score.bleu.lowercase"], written={})
-    with pytest.raises(UserError, match=r"callbacks\.score\.macro_f1 cannot change"):
+    own = {"callbacks": {"score": {"metrics": written["metrics"]}}}
+    with pytest.raises(UserError, match=r"callbacks\.score\.metrics\.bleu\.lowercase cannot change"):
+        resume.apply_changes(stored("x"), own, ["callbacks.score.metrics.bleu.lowercase"], written={})
+    with pytest.raises(UserError, match=r"callbacks\.score\.metrics\.macro_f1 cannot change"):
         resume.apply_changes(
-            stored("x"), {"callbacks": {"score": {"macro_f1": 1}}}, ["callbacks.score.macro_f1"], written={}
+            stored("x"),
+            {"callbacks": {"score": {"metrics": {"macro_f1": 1}}}},
+            ["callbacks.score.metrics.macro_f1"],
+            written={},
         )
     config, _ = resume.apply_changes(stored("val/loss"), wanted, keys, written=written)
     assert config["callbacks"]["early_stopping"]["monitor"] == "val/loss"

@@ -14,18 +14,21 @@ from omegaconf import OmegaConf
 
 from nmt import metrics
 from nmt.comparison.runs import read_run
+from nmt.config.build import build
 from nmt.data.corpus import read_files
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.encoding import length_ratio
 from nmt.data.find import Languages, find
 from nmt.decoding import BEAM, Constraints, DecodingSettings
+from nmt.errors import UserError
 from nmt.run.data import references_of
 from nmt.run.limits import count_above_limit
 from nmt.run.paths import find_runs
 from nmt.run.run import Run
 from nmt.training.callbacks import ScoreValidation
-from nmt.training.checks import check_references
+from nmt.training.checks import check_monitors, check_references
 from nmt.training.lengths import set_length_ratio, warn_of_long_references
+from nmt.training.module import TranslationModule
 from tests.commands import compose, refused, run_composed
 from tests.test_align import SMALL, SOURCES, TARGETS, make_run
 
@@ -364,20 +367,9 @@ def test_a_numbered_pair_is_a_corpus_and_no_reference(tmp_path):
     assert find(tmp_path, "test.1", Languages("en", "vi")).paths[0].name == "test.1.en"
 
 
-def test_several_references_are_used_in_validation(scored, tmp_path):
-    sources, targets = ([lines[row] for row in (0, 1, 3)] for lines in (SOURCES, TARGETS))
-    others = [f"{line} đó" for line in targets]
-    for split in ("train", "val"):
-        written(tmp_path / f"{split}.en", sources)
-        written(tmp_path / f"{split}.vi", targets)
-    written(tmp_path / "val.2.vi", others)
-    found = read_files(tmp_path, src_lang="en", tgt_lang="vi", cache_dir=tmp_path / "cache")
-    assert references_of(found["val"]) == [targets, others]
-    run = Run.load(scored, device="cpu")
-    data = TranslationDataModule(
-        found, run.tokenizer, max_length=50, max_ratio=4, max_tokens=500, seed=1, guided=False
-    )
-    logged, callback = {}, ScoreValidation(num_samples=0)
+def validate(callback, data, run: Run) -> dict[str, float]:
+    """The scores that the callback logs for the validation set."""
+    logged: dict[str, float] = {}
     trainer = SimpleNamespace(
         datamodule=data, val_dataloaders=data.val_dataloader(), num_val_batches=[99], is_global_zero=False
     )
@@ -389,10 +381,66 @@ def test_several_references_are_used_in_validation(scored, tmp_path):
         log=lambda name, value, **_: logged.update({name: value}),
     )
     callback.on_validation_epoch_end(trainer, module)
+    return logged
+
+
+def with_two_references(run: Run, folder: Path) -> tuple[TranslationDataModule, list[str], list[list[str]]]:
+    """A data module whose validation set has two references for each source: (data module, sources, references)."""
+    sources, targets = ([lines[row] for row in (0, 1, 3)] for lines in (SOURCES, TARGETS))
+    others = [f"{line} đó" for line in targets]
+    for split in ("train", "val"):
+        written(folder / f"{split}.en", sources)
+        written(folder / f"{split}.vi", targets)
+    written(folder / "val.2.vi", others)
+    found = read_files(folder, src_lang="en", tgt_lang="vi", cache_dir=folder / "cache")
+    assert references_of(found["val"]) == [targets, others]
+    data = TranslationDataModule(
+        found, run.tokenizer, max_length=50, max_ratio=4, max_tokens=500, seed=1, guided=False
+    )
+    return data, sources, [targets, others]
+
+
+def test_several_references_are_used_in_validation(scored, tmp_path):
+    run = Run.load(scored, device="cpu")
+    data, sources, references = with_two_references(run, tmp_path)
+    logged = validate(ScoreValidation(num_samples=0), data, run)
     greedy = [each.text for each in run.translate(sources, run.decoding.greedy)]
     chrf = {"chrf": metrics.Chrf(lowercase=False)}
-    [expected] = metrics.score_with(chrf, greedy, references_of(found["val"]), num_bootstrap=0).values()
+    [expected] = metrics.score_with(chrf, greedy, references, num_bootstrap=0).values()
     assert logged["val/chrf"] == pytest.approx(expected["score"])
+
+
+class ExtraWords(metrics.ExactMatch):
+    """A metric of a person's own module: the difference of the numbers of words."""
+
+    higher_is_better = False
+
+    def value(self, hypothesis, reference):
+        return abs(len(hypothesis.split()) - len(reference.split()))
+
+
+def test_a_metric_in_validation_takes_one_class_and_one_setting(scored, tmp_path):
+    given = [
+        f"+callbacks.score.metrics.extra._target_={__name__}.ExtraWords",
+        "callbacks.checkpoint.monitor=val/extra",
+    ]
+    cfg = compose("train", *given)
+    callback = build(cfg.callbacks.score, "callbacks", trusted=[__name__])
+    run = Run.load(scored, device="cpu")
+    data, sources, references = with_two_references(run, tmp_path)
+    logged = validate(callback, data, run)
+    assert logged.keys() == {"val/bleu", "val/chrf", "val/extra"}
+    lengths = [len(each.text.split()) for each in run.translate(sources, run.decoding.greedy)]
+    farthest = [
+        max(abs(length - len(each.split())) for each in row)
+        for length, row in zip(lengths, zip(*references, strict=True), strict=True)
+    ]
+    assert logged["val/extra"] == pytest.approx(100 * np.mean(farthest))
+    monitors = {"has_attention": False, "has_gold": False}
+    with pytest.raises(UserError, match=r"give callbacks\.checkpoint\.mode=min"):
+        check_monitors(cfg, [TranslationModule, callback], **monitors)
+    cfg = compose("train", *given, "callbacks.checkpoint.mode=min")
+    check_monitors(cfg, [TranslationModule, callback], **monitors)
 
 
 def test_other_test_sets_are_scored_by_their_names(scored, tmp_path):

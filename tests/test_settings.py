@@ -446,10 +446,14 @@ def test_a_part_is_called_later_only_where_that_is_expected():
     with pytest.raises(UserError, match=r"part\._partial_ must be true here, not false"):
         build(node("torch.optim.Adam"), "optimizer")
     scorers = {"bleu": node("nmt.decoding.DecodingSettings")}
-    with pytest.raises(UserError, match=r"part\.bleu\._target_=.*only what nmt\.metrics offers"):
-        build(node("nmt.training.callbacks.ScoreValidation", num_samples=1, **scorers), "callbacks")
-    with pytest.raises(UserError, match=r"part\.bleu={.*}: Input should be"):
-        build(node("nmt.training.callbacks.ScoreValidation", num_samples=1, bleu={"a": 1}), "callbacks")
+    with pytest.raises(UserError, match=r"part\.metrics\.bleu\._target_=.*only what nmt\.metrics offers"):
+        build(node("nmt.training.callbacks.ScoreValidation", num_samples=1, metrics=scorers), "callbacks")
+    for value in ({"a": 1}, 3):
+        with pytest.raises(UserError, match=r"metrics\.bleu is no metric: give its _target_"):
+            build(
+                node("nmt.training.callbacks.ScoreValidation", num_samples=1, metrics={"bleu": value}),
+                "callbacks",
+            )
 
 
 # A person's own classes, from a module beside the command that they give

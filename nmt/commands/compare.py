@@ -16,6 +16,7 @@ from nmt.config.types import as_list
 from nmt.data.corpus import read_references
 from nmt.errors import printable
 from nmt.lines import read_lines
+from nmt.metrics import best_of
 from nmt.run.limits import check_case
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,8 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     report = "\n\n".join(sections)
     print(f"{cfg.split}, {len(references[0])} sentences\n\n{report}")
     if cfg.output is not None:
-        table = tables.to_latex(averages, scored, signatures)
+        lower = ["aer", *(name for name, each in metrics.items() if best_of(each) == "min")]
+        table = tables.to_latex(averages, scored, signatures, lower=lower)
         plots = draw_plots(result, runs, comparison.groups)
         write_comparison(Path(cfg.output), report, table, result, plots, cfg.formats)
     return result

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nmt.atomic import escape_markdown
@@ -17,7 +17,6 @@ NAMES = {
     "seconds": "training s",
     "tokens_per_second": "tokens/s",
 }
-LOWER_IS_BETTER = ("ter", "aer")
 LATEX = {each: f"\\{each}" for each in "{}$&#_%"}
 LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
@@ -171,13 +170,22 @@ def _cell(value: Any) -> Any:
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
-def to_latex(averages: Sequence[Mapping[str, Any]], columns: Mapping[str, str], signatures: str) -> str:
-    """`system_table` as a LaTeX table with the rules of booktabs; the best mean of each score is bold."""
+def to_latex(
+    averages: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    signatures: str,
+    *,
+    lower: Collection[str],
+) -> str:
+    """`system_table` as a LaTeX table with the rules of booktabs; the best mean of each score is bold.
+
+    lower: the scores of which the lowest is best.
+    """
     scores = [name for name in columns if name not in COSTS and "/" not in name]
     best = {}
     for name in scores:
         means = [_number(name, entry[name]["mean"]) for entry in averages if name in entry]
-        best[name] = (min if name in LOWER_IS_BETTER else max)(means, key=float, default=None)
+        best[name] = (min if name in lower else max)(means, key=float, default=None)
     lines = [
         *(f"% {line}" for line in ["\\usepackage{booktabs}", *signatures.splitlines()]),
         f"\\begin{{tabular}}{{l{'r' * len(columns)}}}",

@@ -20,7 +20,6 @@ from nmt.errors import UserError
 # Allowed targets at each place: the defining module, and a base class or, after =, a pattern of the name
 _ENCODER = ("nmt.encoders nmt.encoders.base.Encoder",)
 _ATTENTION = ("nmt.attention nmt.attention.base.Attention",)
-_METRIC = ("nmt.metrics sacrebleu.metrics.base.Metric",)
 PLACES: dict[str, tuple[str, ...]] = {
     "model": ("nmt.models nmt.models.base.Translator",),
     "encoder": _ENCODER,
@@ -38,8 +37,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "scheduler": (r"nmt.training.schedules =[a-z]\w+",),
     "averaging": ("nmt.training.callbacks =ExponentialMovingAverage",),
     "decoding": ("nmt.decoding =DecodingSettings",),
-    "metrics": _METRIC,
-    **dict.fromkeys(("bleu", "chrf", "macro_f1"), _METRIC),
+    "metrics": ("nmt.metrics sacrebleu.metrics.base.Metric",),
     "callbacks": tuple(
         f"{module} lightning.pytorch.callbacks.Callback"
         for module in ("nmt.training.callbacks", "lightning.pytorch.callbacks")

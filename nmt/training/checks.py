@@ -24,8 +24,6 @@ from nmt.training.schedules import schedule
 
 log = logging.getLogger(__name__)
 
-WORSE_IF_MORE = ("val/loss", "val/perplexity", "val/aer")
-
 
 def check_accelerator(name: Any) -> None:
     """Raise UserError for an accelerator that this machine lacks."""
@@ -40,15 +38,16 @@ def check_accelerator(name: Any) -> None:
 def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, has_gold: bool) -> None:
     """Raise UserError if a setting monitors a score that none of `givers` logs, or has the wrong `mode` for it.
 
-    Scores `val/attention/…` need attention; `val/aer` and `val/importance/…` need gold alignments too.
+    `scores` of a giver has the best value of each: min, max, or None for either. Scores `val/attention/…` need
+    attention; `val/aer` and `val/importance/…` need gold alignments too.
     """
-    given = [
-        name
+    given = {
+        name: best
         for each in givers
-        for name in getattr(each, "scores", ())
+        for name, best in getattr(each, "scores", {}).items()
         if (has_attention or not name.startswith("val/attention/"))
         and ((has_attention and has_gold) or not name.startswith(("val/aer", "val/importance/")))
-    ]
+    }
     for key in ("callbacks.checkpoint", "callbacks.early_stopping", "scheduler"):
         monitor, mode = (OmegaConf.select(cfg, f"{key}.{name}") for name in ("monitor", "mode"))
         if monitor is None:
@@ -57,8 +56,8 @@ def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, h
             raise UserError(
                 f"{key}.monitor={monitor}: validation gives no such score; it gives {', '.join(given)}"
             )
-        best = "min" if monitor in WORSE_IF_MORE else "max"
-        if not monitor.startswith("val/attention/") and mode != best:
+        best = given[monitor]
+        if best is not None and mode != best:
             raise UserError(f"{key}.mode={mode}: the best {monitor} is its {best}: give {key}.mode={best}")
 
 

@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import lightning as L
 import torch
@@ -38,7 +38,8 @@ class TranslationModule(L.LightningModule):
     cross-entropy.
     """
 
-    scores = ("val/loss", "val/perplexity")  # logged by validation; callbacks log others
+    # Logged by validation, with the best value; callbacks log others
+    scores: ClassVar = {"val/loss": "min", "val/perplexity": "min"}
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer, model_files
 from nmt.environment import launch_rank
 from nmt.errors import UserError, command
+from nmt.metrics import Bleu
 from nmt.run import provenance
 from nmt.run.data import read_splits
 from nmt.run.loading import load_translator, load_weights
@@ -227,8 +228,8 @@ def make_module(
     )
     check_lengths(translator, datamodule.rows("val"))
     for each in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(each, ScoreValidation):
-            check_references(cfg, each.scorers["bleu"], datamodule.val_text["tgt"][:1000])
+        if isinstance(each, ScoreValidation) and isinstance(bleu := each.scorers["bleu"], Bleu):
+            check_references(cfg, bleu, datamodule.val_text["tgt"][:1000])
     log.info("%s with %s parameters", translator.name, f"{translator.num_parameters:,}")
     module = TranslationModule(
         translator,

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import lightning as L
 import numpy as np
@@ -40,11 +40,11 @@ class DrawAlignments(Callback):
     """
 
     # All need a model with attention; val/aer needs gold alignments as well, val/importance/* documents with them
-    scores = (
-        "val/aer",
-        *(f"val/attention/{name}" for name in alignment.STATISTICS),
-        *(f"val/importance/{name}" for name in alignment.Importance._fields),
-    )
+    scores: ClassVar = {
+        "val/aer": "min",
+        **{f"val/attention/{name}": None for name in alignment.STATISTICS},  # neither is better
+        **{f"val/importance/{name}": "max" for name in alignment.Importance._fields},
+    }
 
     def __init__(self, *, num_sentences: Whole, directory: str) -> None:
         self.num_sentences, self.directory = num_sentences, Path(directory)

@@ -4,44 +4,43 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
+from sacrebleu.metrics.base import Metric
 
-from nmt import distributed, metrics, plotting
+from nmt import distributed, plotting
 from nmt.config.types import Whole
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
 from nmt.errors import UserError
+from nmt.metrics import Bleu, Chrf, MacroF1, best_of, confusion, score_with
 from nmt.run.data import references_of
 from nmt.training.callbacks.trackers import log_image, log_table
 
 
 class ScoreValidation(Callback):
-    """BLEU and chrF of greedy translations, with the run's length limits, against the untouched references.
+    """Scores of greedy translations, with the run's length limits, against the untouched references.
 
-    Logs `val/bleu`, `val/chrf`, and the first `num_samples` translations beside source and reference. Give the test
-    set's metrics as `bleu` and `chrf`, so that they choose the best checkpoint; None is the default metric, which
-    ignores case if `lowercase` is true. With `macro_f1`, for labels, also logs `val/macro_f1` and the confusion matrix
-    as the image `val/confusion`. Raises UserError if the model returns NaN.
+    Logs `val/NAME` for each of `metrics` that is not None, and the first `num_samples` translations beside source and
+    reference. Give the metrics of the test set, so that they choose the best checkpoint. Without `bleu` or `chrf`, the
+    default one is logged, which ignores case if `lowercase` is true. With a MacroF1, for labels, also draws the
+    confusion matrix as the image `val/confusion`. Raises UserError if the model returns NaN.
     """
-
-    scores: tuple[str, ...] = ("val/bleu", "val/chrf")
 
     def __init__(
         self,
         *,
         num_samples: Whole,
-        bleu: metrics.Bleu | None = None,
-        chrf: metrics.Chrf | None = None,
+        metrics: dict[str, Any] | None = None,
         lowercase: bool = False,
-        macro_f1: metrics.MacroF1 | None = None,
     ) -> None:
         self.num_samples = num_samples
-        self.scorers: dict[str, Any] = {
-            "bleu": metrics.Bleu(tokenize="13a", lowercase=lowercase) if bleu is None else bleu,
-            "chrf": metrics.Chrf(lowercase=lowercase) if chrf is None else chrf,
-        }
-        if macro_f1 is not None:
-            self.scorers["macro_f1"] = macro_f1
-            self.scores += ("val/macro_f1",)
+        given = {name: each for name, each in (metrics or {}).items() if each is not None}
+        if wrong := [name for name, each in given.items() if not isinstance(each, Metric)]:
+            raise UserError(f"callbacks.score.metrics.{wrong[0]} is no metric: give its _target_, or null")
+        self.scorers: dict[str, Metric] = {
+            "bleu": Bleu(tokenize="13a", lowercase=lowercase),
+            "chrf": Chrf(lowercase=lowercase),
+        } | given
+        self.scores = {f"val/{name}": best_of(each) for name, each in self.scorers.items()}
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
@@ -65,20 +64,17 @@ class ScoreValidation(Callback):
         translations = distributed.merge(translations)
         rows = sorted(translations)
         references = references_of(data.val_text.select(rows))
-        scores = metrics.score_with(
-            self.scorers, [translations[row] for row in rows], references, num_bootstrap=0
-        )
+        outputs = [translations[row] for row in rows]
+        scores = score_with(self.scorers, outputs, references, num_bootstrap=0)
         for name, result in scores.items():
             pl_module.log(f"val/{name}", result["score"], rank_zero_only=False)
         pl_module.progress["val/bleu"] = f"{scores['bleu']['score']:.1f}"
         if trainer.is_global_zero:
             self._write_samples(trainer, data, rows, translations)
-            if "macro_f1" in self.scorers:
-                labels, counts = metrics.confusion(
-                    [translations[row] for row in rows],
-                    references[0],
-                    lowercase=self.scorers["macro_f1"].lowercase,
-                )
+            for scorer in self.scorers.values():
+                if not isinstance(scorer, MacroF1):
+                    continue
+                labels, counts = confusion(outputs, references[0], lowercase=scorer.lowercase)
                 image = plotting.to_array(plotting.confusion_heatmap(labels, counts))
                 log_image(trainer, "val/confusion", image, trainer.global_step)
 
