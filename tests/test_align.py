@@ -730,8 +730,8 @@ def test_the_training_text_of_a_run_that_streamed_it_is_read_whole(gru, tmp_path
     rows = [{"en": source, "vi": target} for source, target in zip(SOURCES, TARGETS, strict=True)]
     for split in ("train", "val"):
         written(tmp_path / f"{split}.jsonl", *map(json.dumps, rows))
-    reader = {
-        "_target_": "nmt.data.corpus.read_files",
+    data = {
+        "reader": "nmt.data.corpus.read_files",
         "path": str(tmp_path),
         "streaming": 7,
         "src_lang": "en",
@@ -739,10 +739,10 @@ def test_the_training_text_of_a_run_that_streamed_it_is_read_whole(gru, tmp_path
         "cache_dir": str(tmp_path / "cache"),
     }
     run = Run.load(gru)
-    run.config.data = {"reader": reader}
+    run.config.data = data
     assert list(run.split("train")["src"]) == SOURCES
     assert list(run.split("val", run.config.data)["src"]) == SOURCES
-    assert run.config.data.reader.streaming == 7
+    assert run.config.data.streaming == 7
     assert run.score(run.split("train"), num_bootstrap=0)[0]["num_sentences"] == len(SOURCES)
 
 

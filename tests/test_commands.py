@@ -290,7 +290,7 @@ def test_evaluate_repeats_the_scores_of_training_also_after_a_move(run_dir, work
     [file] = (moved / "evaluations").glob("*/metrics_val.json")
     assert str(file) in ended.out
     scores = json.loads(file.read_text("utf-8"))
-    assert (scores["split"], scores["data"]["reader.num_val"]) == ("val", 2)
+    assert (scores["split"], scores["data"]["num_val"]) == ("val", 2)
     assert "data" not in found
     assert scores["bleu"]["ci"] is None
 

@@ -76,8 +76,8 @@ class Sweep:
         """A run that was scored on `data`; `extra` goes into metrics.json."""
         directory = self.root / "runs" / name
         directory.mkdir(parents=True)
-        reader = {
-            "_target_": "nmt.data.corpus.read_files",
+        text = {
+            "reader": "nmt.data.corpus.read_files",
             "path": str(self.root / data),
             "src_lang": "de",
             "tgt_lang": "en",
@@ -87,7 +87,7 @@ class Sweep:
             "seed": seed,
             "name": f"files_{attention}",
             "run_dir": f"logs/{name}",
-            "data": {"reader": reader},
+            "data": text,
             "model": {
                 "_target_": "nmt.models.EncoderDecoder",
                 "attention": {"_target_": f"nmt.attention.{attention}", "size": len(attention)},

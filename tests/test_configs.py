@@ -329,7 +329,7 @@ def checked(name: str, *overrides: str) -> None:
     ):
         check_buildable(cfg.get(group), group)
     if name == "train" and cfg.data.get("path") is None:
-        check_buildable(cfg.data)
+        check_buildable(cfg.data, "data")
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -396,7 +396,7 @@ def test_a_language_may_look_like_a_word_of_yaml(language):
     given = ["data.path=x", f"data.src_lang={language}", "data.tgt_lang=en", f"data.columns=[{language},en]"]
     cfg = settled("train", "data=files", *given)
     stored = OmegaConf.create(OmegaConf.to_yaml(cfg.data, resolve=True))  # as in config.yaml
-    assert (stored.reader.src_lang, list(stored.reader.columns)) == (language, [language, "en"])
+    assert (stored.src_lang, list(stored.columns)) == (language, [language, "en"])
 
 
 def test_a_path_may_look_like_a_number():
@@ -404,7 +404,7 @@ def test_a_path_may_look_like_a_number():
     for written in ("2024", "1e3", "1_000", "true", "1.50"):
         assert settled("evaluate", f"run={written}", f"output={written}").run == written
         cfg = settled("train", "data=files", f"data.path={written}", f"data.cache_dir={written}")
-        assert (cfg.data.reader.path, cfg.data.reader.cache_dir) == (written, written)
+        assert (cfg.data.path, cfg.data.cache_dir) == (written, written)
         assert (
             settled("train", f"run_dir={written}").callbacks.checkpoint.directory == f"{written}/checkpoints"
         )

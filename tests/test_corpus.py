@@ -673,7 +673,7 @@ def test_alignments_of_the_hub_are_kept(tmp_path, monkeypatch, nested):
 )
 def test_which_of_several_configurations_is_asked_for(tmp_path, monkeypatch, config, fault):
     hub(monkeypatch, ValueError(fault))
-    with pytest.raises(UserError, match=r"\['a', 'b'\].*data\.reader\.config=NAME"):
+    with pytest.raises(UserError, match=r"\['a', 'b'\].*data\.config=NAME"):
         read_from_hub(tmp_path, config=config)
 
 

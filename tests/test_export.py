@@ -417,7 +417,7 @@ def test_a_card_shows_text_of_a_run_and_is_not_changed_by_it(models, tmp_path):
     shutil.copytree(models["pre"].directory, run)
     config = OmegaConf.load(run / "config.yaml")
     config.data.src_lang, config.data.tgt_lang = "<script>", "vi"
-    config.data.reader = {"_target_": "x", "a\n# b\x1b": "[c](http://d)"}
+    config.data["a\n# b\x1b"] = "[c](http://d)"
     OmegaConf.save(config, run / "config.yaml")
     scores = {"<img>|": {"score": 1.0, "ci": None, "signature": "`<b>"}}
     (run / "metrics.json").write_text(json.dumps(scores), "utf-8")

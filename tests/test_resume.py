@@ -556,14 +556,14 @@ def test_what_cannot_be_read_now_is_not_taken_for_broken(tmp_path, monkeypatch, 
 STORED: dict[str, Any] = {
     "run_dir": "/a/run",
     "seed": 1,
-    "data": {"path": "/d", "max_tokens": 10, "reader": {"path": "/d"}},
+    "data": {"path": "/d", "max_tokens": 10},
     "trainer": {"max_epochs": 6, "max_steps": -1},
     "callbacks": {"pictures": {"directory": "/a/run/alignments"}, "early_stopping": {"patience": 3}},
     "scheduler": {"total_steps": None},
 }
 
 
-def test_what_may_change_is_said_and_a_reader_follows_its_data():
+def test_what_may_change_is_said():
     wanted = {"trainer": {"max_epochs": 12}, "data": {"path": "/e"}, "callbacks": {}}
     keys = ["trainer.max_epochs", "data.path", "callbacks.early_stopping"]
     config, lines = resume.apply_changes(STORED, wanted, keys, written=wanted)
@@ -572,7 +572,7 @@ def test_what_may_change_is_said_and_a_reader_follows_its_data():
         "data.path: /d -> /e",
         "trainer.max_epochs: 6 -> 12",
     ]
-    assert config["data"]["reader"]["path"] == "/e"
+    assert config["data"]["path"] == "/e"
     assert resume.stretches_schedule(STORED, config)
     assert STORED["trainer"]["max_epochs"] == 6
 

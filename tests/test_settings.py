@@ -483,8 +483,8 @@ class Encoder(RecurrentEncoder):
     pass
 
 
-def read(**settings):
-    return read_grammar(**settings)
+def read(*, src_lang, tgt_lang, cache_dir, num_train, num_val, num_test, max_words, seed, splits):
+    return read_grammar(**locals())
 
 
 class Optimizer(torch.optim.SGD):
@@ -499,7 +499,7 @@ class Count(Callback):
 """
 OWN = [
     "attention._target_=my_lab.Attention",
-    "data.reader._target_=my_lab.read",
+    "data.reader=my_lab.read",
     "+attention.scale=2.0",
     "encoder._target_=my_lab.Encoder",
     "optimizer._target_=my_lab.Optimizer",

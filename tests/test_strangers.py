@@ -203,28 +203,29 @@ def test_no_file_leads_out_of_a_run(case, stranger):
     refused(command(name, stranger), message)
 
 
+DATA = {"max_length": 128, "max_ratio": 4.0, "max_tokens": 1024, "tokenizer": {"lowercase": False}}
 GRAMMAR = {
-    **{"_target_": "nmt.data.corpus.read_grammar", "src_lang": "en", "tgt_lang": "vi", "max_words": 12},
+    **{"reader": "nmt.data.corpus.read_grammar", "src_lang": "en", "tgt_lang": "vi", "max_words": 12},
     **{"num_train": 10**9, "num_val": 5, "num_test": 5, "seed": 1},
 }
 HUB = {
-    **{"_target_": "nmt.data.corpus.read_hub", "name": "someone/text", "config": None, "path": None},
+    **{"reader": "nmt.data.corpus.read_hub", "name": "someone/text", "config": None, "path": None},
     **{"src_lang": "en", "tgt_lang": "vi"},
 }
 BUILT = {
     "a reader for a cell": (
         ("translate", "train"),
-        lambda run: {"model__encoder__cell": {**GRAMMAR, "cache_dir": outside(run)}},
+        lambda run: {"model__encoder__cell": {"_target_": GRAMMAR["reader"], "cache_dir": outside(run)}},
         "model.encoder.cell._target_=nmt.data.corpus.read_grammar: a run may not build this here",
     ),
     "text without an end": (
         ("evaluate", "train"),
-        lambda run: {"data__reader": {**GRAMMAR, "cache_dir": outside(run)}},
+        lambda run: {"data": DATA | GRAMMAR | {"cache_dir": outside(run)}},
         "num_train=1000000000: Input should be less than or equal to",
     ),
     "text of the network": (
         ("evaluate", "train"),
-        lambda run: {"data__reader": {**HUB, "cache_dir": outside(run)}},
+        lambda run: {"data": DATA | HUB | {"cache_dir": outside(run)}},
         "someone/text of the Hub, which data/cache has not",
     ),
     "a database for a decoder": (

@@ -257,10 +257,10 @@ def test_what_a_stream_cannot_have_is_refused(folder, tokenizer, changed, messag
 
 @pytest.mark.parametrize("streaming", [0, -1, True, 2.5])
 def test_an_epoch_of_no_batches_is_refused(folder, streaming):
-    reader = {"_target_": "nmt.data.corpus.read_files", "path": str(folder), "streaming": streaming}
+    reader = {"reader": "nmt.data.corpus.read_files", "path": str(folder), "streaming": streaming}
     languages = {"src_lang": "en", "tgt_lang": "vi", "cache_dir": str(folder.parent)}
-    with pytest.raises(UserError, match=r"reader\.streaming=.*: Input should be"):
-        read_splits(OmegaConf.create({"reader": reader | languages}))
+    with pytest.raises(UserError, match=r"data\.streaming=.*: Input should be"):
+        read_splits(OmegaConf.create(reader | languages))
 
 
 def test_pieces_are_drawn_anew_for_each_pass(folder, tokenizer):

@@ -156,7 +156,7 @@ def prepare_text(
     datasets.disable_caching()
     datasets.disable_progress_bars()
     if starts.cached_anew(cfg):
-        cfg = OmegaConf.merge(cfg, {"reader": {"cache_dir": str(cache_dir)}})
+        cfg = OmegaConf.merge(cfg, {"cache_dir": str(cache_dir)})
     clock = [time.perf_counter()]
 
     def done(next_part: str) -> None:

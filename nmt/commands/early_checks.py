@@ -86,6 +86,8 @@ def _is_built(cfg: DictConfig, key: str) -> bool:
     names = key.split(".")
     if names[0] in ("callbacks", "logger", "metrics"):
         return True
+    if names[0] == "data":
+        return not str(cfg.data.reader).startswith("nmt.")  # a reader of a trusted module
     nodes = (OmegaConf.select(cfg, ".".join(names[:end])) for end in range(1, len(names) + 1))
     return any(OmegaConf.is_dict(each) and "_target_" in each for each in nodes)
 

@@ -180,11 +180,11 @@ def data_config(run: Run, chosen: DictConfig) -> DictConfig:
     given = {key: value for key, value in chosen.items() if value is not None}
     stored = stored_data(run.config.data)
     for key, value in given.items():
-        if key not in stored.reader:
+        if key not in stored:
             raise UserError(
                 f"data.{key!s}: the run's data have no such setting; choose data=files or another too"
             )
-        stored.reader[key] = value
+        stored[key] = value
     return stored
 
 

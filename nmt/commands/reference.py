@@ -103,7 +103,7 @@ def types_of_choice(file: Path) -> dict[str, str]:
     for each in tree.get("defaults", []):
         found |= types_of_choice(file.with_name(f"{each}.yaml")) if isinstance(each, str) else {}
     parts = [(f"{name}.", part) for name, part in tree.items()]
-    for prefix, part in ((_package(file), tree), ("", tree.get("reader")), *parts):
+    for prefix, part in ((_package(file), tree), ("", {"_target_": tree.get("reader")}), *parts):
         if isinstance(part, dict):
             found |= {f"{prefix}{name}": kind for name, kind in _types_of(part.get("_target_")).items()}
     declared = get_type_hints(OF_COMMANDS["train"]).get(file.parent.name)

@@ -14,6 +14,7 @@ from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
+from nmt.config.commands import OF_DATA
 from nmt.config.types import check_value, say
 from nmt.errors import UserError
 
@@ -103,8 +104,27 @@ def check_buildable(config: Any, place: str = "", trusted: Sequence[str] = ()) -
             _check_target(config, place, trusted)
         for name in config:
             check_buildable(config[name], place if place in _GROUPS and not is_built else str(name), trusted)
+        if place == "data" and config.get("reader") is not None:
+            check_buildable(reader_node(config, trusted), "reader", trusted)
         if is_built:
             _check_arguments(config, hydra.utils.get_object(str(config._target_)))
+
+
+def reader_node(data: DictConfig, trusted: Sequence[str] = ()) -> DictConfig:
+    """The target `data.reader` of a `data` node, with those settings of the node that its signature takes.
+
+    Raises UserError for a setting that neither the reader nor training takes.
+    """
+    node: Any = OmegaConf.create({"data": OmegaConf.to_container(data, resolve=True), "reader": {}})
+    node.reader._target_ = "${data.reader}"  # a reference: messages name the key of the data
+    _check_target(node.reader, "reader", trusted)
+    takes = inspect.signature(hydra.utils.get_object(data.reader)).parameters
+    for name in map(str, data):
+        if name in takes and not OmegaConf.is_missing(data, name):
+            node.reader[name] = f"${{data.{name}}}"
+        elif name not in (*takes, *OF_DATA, "reader"):
+            raise UserError(f"data.{name}: {data.reader} takes no such setting: leave it out")
+    return node.reader
 
 
 def may_build(target: str, place: str, trusted: Sequence[str] = ()) -> bool:

@@ -57,7 +57,7 @@ class Vocabulary(TypedDict, total=False):
 
 
 class Corpus(TypedDict, total=False):
-    """Settings of every corpus. The arguments of `data.reader` define the others."""
+    """Settings of every corpus. The arguments of the function `data.reader` are the others."""
 
     path: Text | None
     columns: list[Text] | None
@@ -73,6 +73,9 @@ class Corpus(TypedDict, total=False):
 class Data(Corpus, total=False):
     src_lang: Text
     tgt_lang: Text
+
+
+OF_DATA = frozenset(get_type_hints(Data))
 
 
 class OtherData(Corpus, total=False):

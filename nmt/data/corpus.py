@@ -262,7 +262,7 @@ def read_hub(
     and for a row that is not sound.
     """
     if path is not None and config is not None:
-        raise UserError(f"data.reader.config={config} is for the Hub, not for data.path={path}: leave it out")
+        raise UserError(f"data.config={config} is for the Hub, not for data.path={path}: leave it out")
     if path is not None:
         return read_files(
             path,
@@ -279,7 +279,7 @@ def read_hub(
         )
     languages = Languages(str(src_lang), str(tgt_lang))
     if only_cached and (not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) or Path(name).exists()):
-        raise UserError(f"data.reader.name={name} is no data set of the Hub, OWNER/NAME: give data.path=DIR")
+        raise UserError(f"data.name={name} is no data set of the Hub, OWNER/NAME: give data.path=DIR")
     settings: tuple[Any, ...] = datasets.config, huggingface_hub.constants
     before = [each.HF_HUB_OFFLINE for each in settings]
     try:
@@ -291,13 +291,13 @@ def read_hub(
         if only_cached:
             raise UserError(
                 f"the run was trained on {name} of the Hub, which {cache_dir} has not: a run fetches nothing; "
-                f"give data.path=DIR or data.cache_dir=DIR, or name the data: data.reader.name={name} if you resume, "
+                f"give data.path=DIR or data.cache_dir=DIR, or name the data: data.name={name} if you resume, "
                 "else data=NAME"
             ) from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
             f"cannot load {name} from the Hub ({reason}): set data.path=DIR to read a local copy, or "
-            "data.reader.config=NAME where it has several configurations"
+            "data.config=NAME where it has several configurations"
         ) from error
     finally:
         for each, value in zip(settings, before, strict=True):

@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
 
 from nmt import metrics
 from nmt.atomic import escape_markdown
@@ -99,9 +98,7 @@ def _rows(split: str, scores: dict[str, Any], weights: tuple[Any, ...]) -> list[
 
 def _data(run: Run) -> str:
     """The settings of the training text, without paths of the training machine."""
-    reader = OmegaConf.select(run.config, "data.reader")
-    if reader is None:
-        return "Not known."
-    known = {key: value for key, value in reader.items() if key not in ("_target_", "path", "cache_dir")}
+    data = run.config.data
+    known = {key: data[key] for key in data if key not in ("tokenizer", "path", "cache_dir")}
     lines = (escape_markdown(f"{key}: {value}") for key, value in known.items() if value is not None)
     return "\n".join(f"- {line}" for line in lines) or "Not known."

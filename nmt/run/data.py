@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nmt.config.build import build
+from nmt.config.build import build, reader_node
 from nmt.config.types import SPLITS
 from nmt.errors import UserError
 
@@ -16,10 +16,9 @@ CACHE = "data/cache"
 def stored_data(config: DictConfig) -> DictConfig:
     """The `data` node of a stored configuration, with the default cache: a run does not choose the cache."""
     data: Any = OmegaConf.create(OmegaConf.to_container(config))
-    if not OmegaConf.is_dict(data) or not OmegaConf.is_dict(data.get("reader")):
+    if not OmegaConf.is_dict(data) or not isinstance(data.get("reader"), str):
         raise UserError("the run does not say where its text is: choose data=files, data=grammar or another")
-    if "cache_dir" in data.reader:
-        data.reader.cache_dir = CACHE
+    data.cache_dir = CACHE
     return data
 
 
@@ -37,8 +36,8 @@ def read_splits(
         raise UserError(
             "these data say nothing of where the text is: choose data=files, data=grammar or another"
         )
-    more = {"only_cached": stored} if str(config.reader.get("_target_")).endswith(".read_hub") else {}
-    return build(config.reader, "reader", trusted=trusted, splits=list(splits), **more)
+    more = {"only_cached": stored} if config.reader.endswith(".read_hub") else {}
+    return build(reader_node(config, trusted), "reader", trusted=trusted, splits=list(splits), **more)
 
 
 def read_whole(
@@ -46,8 +45,8 @@ def read_whole(
 ) -> dict[str, Any]:
     """As `read_splits`, but a training text is read whole even if training streamed it."""
     whole = deepcopy(config)
-    if OmegaConf.select(whole, "reader.streaming") is not None:
-        whole.reader.streaming = None
+    if whole.get("streaming") is not None:
+        whole.streaming = None
     return read_splits(whole, splits, trusted=trusted, stored=stored)
 
 

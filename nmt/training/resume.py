@@ -32,8 +32,6 @@ CHANGEABLE = (
     *(f"{group.name}.*" for group in GROUPS if group.changeable),
     "data.cache_dir",
     "data.path",
-    "data.reader.cache_dir",
-    "data.reader.path",
     "start_from",  # where the text of old_share is found; the weights are not read again
     "trainer.accelerator",
     "trainer.devices",  # the number of processes stays the same (`launch.check_launch`)
@@ -102,9 +100,9 @@ def apply_changes(
 ) -> tuple[dict[str, Any], list[str]]:
     """The stored configuration with the values of `wanted` at `keys`, and a line for every setting that differs.
 
-    A key that `wanted` lacks is removed. A setting that took its value from one of `keys` changes with it (as
-    `data.reader` does, or by a reference in `written`, the unresolved configuration), unless it had another value or is
-    among `keys`. Raises UserError naming the first key that may not change.
+    A key that `wanted` lacks is removed. A setting that refers to one of `keys` in `written`, the unresolved
+    configuration, changes with it, unless it had another value or is among `keys`. Raises UserError naming the first
+    key that may not change.
     """
     config = copy.deepcopy(stored)
     keys = list(keys)
@@ -118,9 +116,6 @@ def apply_changes(
         if value is _ABSENT and _get(stored, key) is _ABSENT:
             raise UserError(f"{key} cannot change in a run that goes on")
         _set(config, key, value)
-        section, _, name = key.partition(".")
-        if section == "data" and _get(stored, f"data.reader.{name}") is not _ABSENT:
-            _set(config, f"data.reader.{name}", value)
         for follower in _followers(key, written):
             same = _get(stored, follower) == _get(stored, key) is not _ABSENT
             if same and follower not in keys and not _matches(follower, FIXED):
@@ -137,8 +132,7 @@ def apply_changes(
             close = difflib.get_close_matches(key, before, n=1) if old is _ABSENT else []
             hint = f"; did you mean {close[0]}?" if close else ""
             raise UserError(f"{key} cannot change in a run that goes on: {_text(old)} -> {_text(new)}{hint}")
-        if not key.startswith("data.reader."):
-            lines.append(f"{key}: {_text(old)} -> {_text(new)}")
+        lines.append(f"{key}: {_text(old)} -> {_text(new)}")
     return config, lines
 
 
@@ -172,11 +166,8 @@ def take_over(stored: dict[str, Any], cfg: DictConfig, keys: Sequence[str]) -> d
     from `cfg`, unless its key is among the given `keys`.
     """
     ours: Any = OmegaConf.create(OmegaConf.to_container(cfg))
-    here = ours.data.get("cache_dir")
-    if not {"data.cache_dir", "data.reader.cache_dir"} & set(keys):
-        for each in (stored["data"], stored["data"].get("reader")):
-            if isinstance(each, dict) and each.get("cache_dir") is not None:
-                each["cache_dir"] = here  # a run may not choose the cache
+    if "data.cache_dir" not in keys:  # a run may not choose the cache
+        stored["data"]["cache_dir"] = ours.data.get("cache_dir")
     for key in stored.keys() - {*ACTING}:
         ours[key] = stored[key]  # callbacks refer to some
     taken = dict(stored)

@@ -108,7 +108,7 @@ def hyperparameters(resolved: dict[str, Any]) -> dict[str, Any]:
         key: value if isinstance(value, int | float | str | bool) else str(value)
         for key, value in flat(resolved).items()
         if key.split(".")[0] in recorded or (isinstance(value, int | float) and "." not in key)
-        if not key.endswith(("_partial_", "_target_")) and not key.startswith("data.reader.")
+        if not key.endswith(("_partial_", "_target_")) and key != "data.reader"
     }
 
 

@@ -337,7 +337,7 @@ def resume_run(
         log.info(line)
     if new_end:
         log.warning("the learning rate follows the schedule of the new end from here on")
-    stored_data = not {"data.path", "data.reader.name"} & set(keys)
+    stored_data = not {"data.path", "data.name"} & set(keys)
     if reason is None:
         log.info("going on from %s, step %d", file, step)
         del checkpoint  # frees memory; Lightning reads the file again
