@@ -105,13 +105,11 @@ def show(
 ) -> None:
     """Save and draw the weights of each pair, gold links outlined, and add it to the page."""
     for row, each in enumerate(pairs, first):
-        found: Any = () if each is None else (each.weights, each.source.labels, each.target.labels)
         if save is not None:
-            save(*found)
+            save(*(() if each is None else (each.weights, each.source.labels, each.target.labels)))
         if each is not None and each.weights.size:
             sure = None if gold is None else gold[row][0]
-            weights, source, target = found
-            picture = plotting.Sentence(weights, source, target, f"line {row + 1}", sure)
+            picture = each.sentence(f"line {row + 1}", sure)
             if cfg.heatmaps is not None:
                 plotting.write_heatmaps({row + 1: picture}, cfg.heatmaps)
             if page is not None:

@@ -14,7 +14,6 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
@@ -67,9 +66,9 @@ def translate(cfg: DictConfig) -> None:
         add = _writers(cfg, stack)
         for number, each in enumerate(translated, 1):
             add(number, each)
-            if page is None or not (others or _has_weights(each)):
+            if page is None or not (others or each.is_drawable):
                 continue
-            if page.add(_picture(each, f"line {number}")) and others:
+            if page.add(each.sentence(f"line {number}")) and others:
                 shown[number] = each
     if page is not None:
         if others:
@@ -102,21 +101,10 @@ def _writers(cfg: DictConfig, stack: ExitStack) -> Callable[[int, Translation], 
             log.warning("line %d is too long: it has links, but no weights", number)
         if save is not None:
             save(*(() if each.weights is None else (each.weights, each.source_words, each.target_words)))
-        if cfg.heatmaps is not None and _has_weights(each):
-            plotting.write_heatmaps({number: _picture(each, f"line {number}")}, cfg.heatmaps)
+        if cfg.heatmaps is not None and each.is_drawable:
+            plotting.write_heatmaps({number: each.sentence(f"line {number}")}, cfg.heatmaps)
 
     return add
-
-
-def _has_weights(translation: Translation) -> bool:
-    return translation.weights is not None and translation.weights.size > 0
-
-
-def _picture(translation: Translation, title: str, note: str | None = None) -> plotting.Sentence:
-    source, target = translation.source_words, translation.target_words
-    nothing = np.broadcast_to(0.0, (len(target), len(source)))  # which takes no memory
-    weights = nothing if translation.weights is None else translation.weights
-    return plotting.Sentence(weights, source, target, title=title, note=note)
 
 
 def _side_by_side(
@@ -137,7 +125,7 @@ def _side_by_side(
         found.append((other.name, other.translate(lines, decoding, prefixes=prefixes, units=cfg.units)))
     for row, number in enumerate(shown):
         own = [(name, translations[row]) for name, translations in found]
-        members = [_picture(each, f"{name}, log p {each.log_prob:.2f}", each.text) for name, each in own]
+        members = [each.sentence(f"{name}, log p {each.log_prob:.2f}", each.text) for name, each in own]
         yield plotting.SentenceGroup(f"line {number}", members, is_series=False)
 
 

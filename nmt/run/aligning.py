@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from nmt import alignment
+from nmt import alignment, plotting
 from nmt.alignment import Links, Side, Units
 from nmt.attention.masks import padding_mask
 from nmt.data.batching import Batch, collate
@@ -35,6 +35,10 @@ class Aligned(NamedTuple):
         return alignment.links_from_weights(
             self.weights, method, threshold=threshold, sizes=self.source.sizes
         )
+
+    def sentence(self, title: str, gold: Iterable[tuple[int, int]] | None) -> plotting.Sentence:
+        """The labels and their weights, for pictures and pages, with gold links (source, target) outlined."""
+        return plotting.Sentence(self.weights, self.source.labels, self.target.labels, title, gold)
 
 
 class AligningModel(Model):

@@ -39,12 +39,20 @@ class Translation:
             return self.part_links
         return alignment.links_from_weights(self.weights, sizes=self.source_sizes)
 
+    @property
+    def is_drawable(self) -> bool:
+        """True if there are weights between words."""
+        return self.weights is not None and self.weights.size > 0
+
+    def sentence(self, title: str | None = None, note: str | None = None) -> plotting.Sentence:
+        """The words and their weights, for pictures and pages; without weights, zeros that take no memory."""
+        nothing = np.broadcast_to(0.0, (len(self.target_words), len(self.source_words)))
+        weights = nothing if self.weights is None else self.weights
+        return plotting.Sentence(weights, self.source_words, self.target_words, title=title, note=note)
+
     def _repr_svg_(self) -> str | None:
         """The heatmap that a notebook shows; None without weights."""
-        if self.weights is None or self.weights.size == 0:
-            return None
-        sentence = plotting.Sentence(self.weights, self.source_words, self.target_words)
-        return plotting.svg(plotting.picture(sentence)).decode()
+        return plotting.svg(plotting.picture(self.sentence())).decode() if self.is_drawable else None
 
     @classmethod
     def join(cls, source: str, parts: Sequence["Translation"], units: str = "words") -> "Translation":

@@ -104,8 +104,7 @@ class DrawAlignments(Callback):
         units = _units(sentence)
         mean = model.between(model.choose_head(heads, None, None), *pair, units=units)
         labels = mean.source.labels, mean.target.labels
-        figure = plotting.picture(plotting.Sentence(mean.weights, *labels, title, gold))
-        self._show(trainer, figure, "alignment", row)
+        self._show(trainer, plotting.picture(mean.sentence(title, gold)), "alignment", row)
         if heads.shape[0] * heads.shape[1] > 1 and alignment.SEPARATOR not in labels[0]:
             grid = [[model.between(head, *pair, units=units).weights for head in each] for each in heads]
             self._show(trainer, plotting.head_grid(grid, *labels, title=title, gold=gold), "heads", row)
