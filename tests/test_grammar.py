@@ -438,7 +438,7 @@ def test_files_are_replaced_whole_or_left_alone(splits, tmp_path, monkeypatch):
 )
 def test_command_line_names_what_is_wrong_in_one_line(tmp_path, capsys, arguments, code, message):
     try:
-        got = grammar.main([str(tmp_path / "out"), *arguments])
+        got = grammar.write_grammar([str(tmp_path / "out"), *arguments])
     except SystemExit as stop:
         got = stop.code
     assert got == code
@@ -451,7 +451,7 @@ def test_command_line_names_what_is_wrong_in_one_line(tmp_path, capsys, argument
 def test_a_folder_that_can_not_be_made_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     small = ["--num-train=2", "--num-val=1", "--num-test=1"]
-    assert grammar.main([str(tmp_path / "file"), *small]) == 1
+    assert grammar.write_grammar([str(tmp_path / "file"), *small]) == 1
     assert str(tmp_path / "file") in capsys.readouterr().err
 
 

@@ -108,9 +108,9 @@ def test_a_step_whose_attention_can_be_set_is_the_models_own(way, tmp_path):
     src = torch.tensor([[7, 8, 9, 10, model.eos_id]] * 2)
     mask, tgt = padding_mask(src, model.pad_id), torch.tensor([[model.bos_id, 7, 8, 9]] * 2)
     memory = model.encode(src, mask)
-    tensors, form = onnx.flat((memory, model.init_state(memory)))
+    tensors, form = onnx.split_tensors((memory, model.init_state(memory)))
     step, layers = web.ExplorableStep(model, form), len(model.decoder.cross_attentions)
-    num_memory = len(onnx.flat(memory)[0])
+    num_memory = len(onnx.split_tensors(memory)[0])
     held, is_held = torch.zeros(2, layers, 5), torch.zeros(2, layers, dtype=torch.bool)
     held[..., 1] = 1.0
     for position in range(4):

@@ -287,7 +287,7 @@ def check_export(cfg: DictConfig, overrides: Sequence[str]) -> None:
     if cfg.push is not None:
         from nmt.export import hub  # slow to import
 
-        hub.check(cfg.push)
+        hub.check_token(cfg.push)
     check_run(cfg)
 
 

@@ -8,7 +8,7 @@ from huggingface_hub.errors import HTTPError  # of the client's HTTP library, wh
 from nmt.errors import UserError
 
 
-def check(name: str) -> None:
+def check_token(name: str) -> None:
     """Raise UserError if there is no token. Called before the export."""
     if huggingface_hub.get_token() is None:
         raise UserError(f"push={name} needs a token of the Hub: run `hf auth login`, or set HF_TOKEN")

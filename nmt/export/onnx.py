@@ -30,7 +30,7 @@ TOLERANCE = 1e-4  # largest allowed difference of a logit or state between the g
 DYNAMIC = torch.export.Dim.DYNAMIC
 
 
-class Encoder(nn.Module):
+class EncoderGraph(nn.Module):
     """Maps padded source ids [B, S] to the decoder's memory and first state, as one list of tensors."""
 
     def __init__(self, model: Translator) -> None:
@@ -38,10 +38,10 @@ class Encoder(nn.Module):
         self.model = model
 
     def forward(self, src: Tensor) -> list[Tensor]:
-        return flat(_first(self.model, src))[0]
+        return split_tensors(_first(self.model, src))[0]
 
 
-class Step(nn.Module):
+class StepGraph(nn.Module):
     """Maps the last pieces [B] and those tensors to logits [B, V], attention [B, S] if any, and the new state."""
 
     def __init__(self, model: Translator, form: "_Form") -> None:
@@ -52,7 +52,7 @@ class Step(nn.Module):
         memory, state = shaped(tensors, self.form)
         step = self.model.step(piece, state, memory, need_weights=self.model.has_attention)
         weights = [] if step.weights is None else [step.weights]
-        return [step.logits, *weights, *flat(step.state)[0]]
+        return [step.logits, *weights, *split_tensors(step.state)[0]]
 
 
 def write(run: Run, directory: Path) -> str:
@@ -66,8 +66,8 @@ def write(run: Run, directory: Path) -> str:
             f"format=onnx: {model.name} reads documents, which has no graph: use format=safetensors"
         )
     with kernels.using("plain"), torch.no_grad(), quiet():
-        write_graphs(model, directory, Step)
-        check(model, directory)
+        write_graphs(model, directory, StepGraph)
+        check_graphs(model, directory)
     tokenizer.save(directory)
     config = {
         **{name: getattr(tokenizer, name) for name in ("joint", "lowercase", "pad_id", "bos_id", "eos_id")},
@@ -99,7 +99,7 @@ def write_graphs(
         for one, other in zip(tensors, others, strict=True)
     ]
     src = _source(model, 2, 5)
-    num_memory = len(flat(_first(model, src)[0])[0])
+    num_memory = len(split_tensors(_first(model, src)[0])[0])
     names = [f"memory_{n}" for n in range(num_memory)]
     names += [f"state_{n}" for n in range(len(tensors) - num_memory)]
     new = [
@@ -108,7 +108,14 @@ def write_graphs(
         *[f"new_{name}" for name in names[num_memory:]],
     ]
     with _scanned(encoder):
-        _save(Encoder(model), (src,), ({0: DYNAMIC, 1: DYNAMIC},), ["src"], names, directory / "encoder.onnx")
+        _save(
+            EncoderGraph(model),
+            (src,),
+            ({0: DYNAMIC, 1: DYNAMIC},),
+            ["src"],
+            names,
+            directory / "encoder.onnx",
+        )
     examples, their_shapes = zip(*more.values(), strict=True) if more else ((), ())
     _save(
         step(model, form),
@@ -147,7 +154,7 @@ translates each line by greedy search. `{SCRIPT}` is short and shows how to use 
 _Form = tuple[Any, list[bool]]
 
 
-def flat(tree: Any) -> tuple[list[Tensor], _Form]:
+def split_tensors(tree: Any) -> tuple[list[Tensor], _Form]:
     """The tensors of a plain container, and the form that `shaped` rebuilds it from."""
     leaves, form = pytree.tree_flatten(tree)
     return [each for each in leaves if each is not None], (form, [each is not None for each in leaves])
@@ -180,7 +187,7 @@ def _after_steps(model: Translator, *, batch: int, length: int, steps: int) -> t
     memory, state = _first(model, _source(model, batch, length))
     for _ in range(steps):
         state = model.step(torch.tensor([model.bos_id] * batch), state, memory).state
-    tensors, form = flat((memory, state))
+    tensors, form = split_tensors((memory, state))
     return [each.contiguous() for each in tensors], form
 
 
@@ -200,7 +207,7 @@ def _save(
     made.save(file)
 
 
-def check(model: Translator, directory: Path) -> None:
+def check_graphs(model: Translator, directory: Path) -> None:
     """Raise UserError unless graphs and model agree, for sizes other than those of the trace.
 
     A step that can be overridden is checked without that, and not its weights of each layer.
@@ -214,7 +221,7 @@ def check(model: Translator, directory: Path) -> None:
         memory, state = _first(model, src)
         outputs = [each.name for each in encoder.get_outputs()]
         known = dict(zip(outputs, encoder.run(None, {"src": src.numpy()}), strict=True))
-        worst = _difference(list(known.values()), flat((memory, state))[0])
+        worst = _difference(list(known.values()), split_tensors((memory, state))[0])
         layers = len(model.decoder.cross_attentions)  # type: ignore[union-attr, arg-type]
         sizes = {"held": (batch, layers, src.size(1)), "is_held": (batch, layers)}
         known |= {name: np.zeros(sizes[name], kind) for name, kind in free.items() if name in inputs}
@@ -225,7 +232,11 @@ def check(model: Translator, directory: Path) -> None:
             known |= dict(zip(names, step.run(None, {name: known[name] for name in inputs}), strict=True))
             weights = {"weights": expected.weights} if "weights" in names and "held" not in inputs else {}
             states = [name for name in names if name.startswith("state_")]
-            wanted = {"logits": expected.logits, **weights, **dict(zip(states, flat(state)[0], strict=True))}
+            wanted = {
+                "logits": expected.logits,
+                **weights,
+                **dict(zip(states, split_tensors(state)[0], strict=True)),
+            }
             worst = max(worst, _difference([known[name] for name in wanted], list(wanted.values())))
         if not worst < TOLERANCE:
             raise UserError(f"the graphs compute something else than the model, by {worst:.1g}")

@@ -15,7 +15,7 @@ PAD, BOS, EOS = CONFIG["pad_id"], CONFIG["bos_id"], CONFIG["eos_id"]
 BATCH = 32  # lines
 
 
-class Translator:
+class OnnxTranslator:
     def __init__(self):
         self.encoder, self.step = (
             onnxruntime.InferenceSession(HERE / f"{name}.onnx") for name in ("encoder", "step")
@@ -61,7 +61,7 @@ class Translator:
 
 
 if __name__ == "__main__":
-    translator = Translator()
+    translator = OnnxTranslator()
     with (
         open(0, encoding="utf-8", newline="\n") as stdin,
         open(1, "w", encoding="utf-8", newline="\n") as stdout,

@@ -83,10 +83,10 @@ class ExplorableStep(nn.Module):
             for attention in decoder.cross_attentions:
                 stack.enter_context(overriding(attention, override))
             step = self.model.step(piece, state, memory)
-        return [step.logits, torch.stack(used, dim=1), *onnx.flat(step.state)[0]]
+        return [step.logits, torch.stack(used, dim=1), *onnx.split_tensors(step.state)[0]]
 
 
-def check(runs: Sequence[Run]) -> None:
+def check_runs(runs: Sequence[Run]) -> None:
     """Raise UserError if a run has no graph or vocabulary that the page can use."""
     for run in runs:
         if run.translator.reads_documents or not hasattr(run.translator, "decoder"):
@@ -117,9 +117,9 @@ def write(
     """Write the page of one or several runs, which searches by `decoding`, else as each run was scored.
 
     `runtime` is a folder with the files of onnxruntime-web; without it the page names their address. Raises UserError
-    as `check` and `check_runtime` do.
+    as `check_runs` and `check_runtime` do.
     """
-    check(runs)
+    check_runs(runs)
     check_runtime(runtime)
     for number, (run, name) in enumerate(zip(runs, _names(runs), strict=True)):
         (directory / str(number)).mkdir()
@@ -198,8 +198,8 @@ def _write_run(run: Run, name: str, folder: Path, decoding: DecodingSettings) ->
         if attentions:
             onnx.write_graphs(model, folder, ExplorableStep, {"held": held, "is_held": is_held})
         else:
-            onnx.write_graphs(model, folder, onnx.Step)
-        onnx.check(model, folder)
+            onnx.write_graphs(model, folder, onnx.StepGraph)
+        onnx.check_graphs(model, folder)
     if decoding.sample:
         log.warning("decoding.sample=true is left out: the page searches greedily")
     lines = _validation_text(run)

@@ -16,4 +16,4 @@ from nmt.data.grammar.derivation import EMPTY, Phrase, rule, unlinked_word, word
 from nmt.data.grammar.documents import GrammarDocument, documents
 from nmt.data.grammar.predicates import Act, predicate
 from nmt.data.grammar.sentences import ANNOTATIONS, LANGUAGES, MIN_WORDS, Pair, corpus, sentence
-from nmt.data.grammar.write import FORMATS, main, write_files
+from nmt.data.grammar.write import FORMATS, write_files, write_grammar

@@ -2,6 +2,6 @@
 
 import sys
 
-from nmt.data.grammar.write import main
+from nmt.data.grammar.write import write_grammar
 
-sys.exit(main())
+sys.exit(write_grammar())

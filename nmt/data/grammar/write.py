@@ -54,7 +54,7 @@ def _table(rows: Sequence[tuple[str, str, str]], format: str) -> str | bytes:
     return lines.getvalue()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def write_grammar(arguments: Sequence[str] | None = None) -> int:
     """Write a corpus: `python -m nmt.data.grammar DIR`."""
     parser = argparse.ArgumentParser(
         prog="python -m nmt.data.grammar",
