@@ -88,7 +88,7 @@ def frozen(model) -> set[str]:
     return {name for name, each in model.named_parameters(remove_duplicate=False) if not each.requires_grad}
 
 
-DATA = {"reader": {"cache_dir": "c"}, "src_lang": "en", "tgt_lang": "vi"}
+DATA = {"reader": "nmt.data.corpus.read_grammar", "cache_dir": "c", "src_lang": "en", "tgt_lang": "vi"}
 TRANSFORMER = ["model=transformer", "encoder.num_heads=2", "decoder.num_heads=2", "decoder.num_layers=2"]
 UNTIED = ["model.tie_source=false", "model.tie_output=false"]
 

@@ -50,8 +50,7 @@ def mix_in_old_text(cfg: DictConfig, train: Any) -> Any:
     They are drawn once, by the seed: without repetition, unless that text has too few.
     """
     data = stored_data(load_config(Path(cfg.start_from)).data)
-    if "cache_dir" in data.reader:
-        data.reader.cache_dir = cfg.data.cache_dir
+    data.cache_dir = cfg.data.cache_dir
     old = read_whole(data, ["train"], trusted=cfg.trusted, stored=True)["train"]
     number = max(1, round(len(train) * cfg.old_share / (1 - cfg.old_share)))
     rows = np.resize(np.random.default_rng(cfg.seed).permutation(len(old)), number)
