@@ -130,6 +130,8 @@ def test_numbers_and_names_that_are_lost_are_told_if_nothing_worse_is():
     assert seen(src, lost, wanted)["names"]["value"] == 0
     assert seen(src, [line.lower() for line in wanted], wanted) == {}  # a model of lower-cased text
     assert seen(src[:19], lost[:19], wanted[:19]) == {}  # too few to tell
+    rare = [line.replace(" Berlin 1,250", "") for line in src[:361]] + src[361:]
+    assert seen(rare, lost, wanted) == {}  # in 39 of 400 sentences
 
 
 def test_shares_by_hand():

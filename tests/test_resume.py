@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from nmt.commands.run_names import arguments_for_training
 from nmt.data import grammar
 from nmt.errors import UserError
+from nmt.run.observations import read_validations
 from nmt.run.paths import load_config
 from nmt.run.provenance import commands_of, note_command
 from nmt.training import resume
@@ -157,6 +158,8 @@ def scalars(run_dir: Path) -> dict[str, list[tuple[int, float]]]:
 
 def assert_same_run(found: Path, expected: Path) -> None:
     assert scalars(found) == scalars(expected)
+    noted = [[row | {"train/loss": None} for row in read_validations(run)] for run in (found, expected)]
+    assert noted[0] == noted[1] != []  # the logged loss is unknown until a resumed run logs again
     states = [
         torch.load(run / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)
         for run in (found, expected)

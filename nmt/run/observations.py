@@ -23,7 +23,8 @@ REPEATED, NGRAM = 0.02, 3  # share of repeated n-grams beyond the references' sh
 EMPTY = 0.002  # share of translations
 COPIED = 0.02  # share of translations that are their source, though the reference is not
 FAMILIAR, FEWEST_WORDS = 0.4, 2_000  # share of translations' words that the references have; words of these
-KEPT, FEWEST = 0.7, 20  # share of the numbers, or names, that source and reference share; their number
+KEPT = 0.7  # share of the numbers, or names, that source and reference share
+FEWEST, RARE = 20, 0.1  # least number of these, and for each sentence; fewer say little
 UNKNOWN, UNKNOWN_SIGN = 0.005, "⁇"  # share of lines with an unknown piece; its text
 PATTERNS = {"numbers": r"\d+(?:[.,:]\d+)*", "names": r"\b[^\W\d_]{2,}\b"}
 # value: the value that passed its threshold
@@ -157,7 +158,7 @@ def familiar_share(texts: Sequence[str], others: Sequence[str]) -> float:
     return number / len(words) if words and len(known) >= FEWEST_WORDS else 1.0
 
 
-def kept_share(rows: Iterable[Sequence[str]], kind: str) -> float:
+def kept_share(rows: Sequence[Sequence[str]], kind: str) -> float:
     """The share of numbers, or names, of both source and reference that the translation has too; 1 for too few.
 
     Rows are source, translation, reference. Names begin with a capital letter; in the translation case does not count.
@@ -169,7 +170,7 @@ def kept_share(rows: Iterable[Sequence[str]], kind: str) -> float:
         for word, count in common.items():
             if kind == "numbers" or word[0].isupper():
                 total, kept = total + count, kept + min(count, written[word.casefold()])
-    return kept / total if total >= FEWEST else 1.0
+    return kept / total if total >= max(FEWEST, RARE * len(rows)) else 1.0
 
 
 def observe(run: Any, rows: Any, texts: Sequence[str], *, trained: bool) -> list[Observation]:
