@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt.errors import UserError, WriteError, first_line
+from nmt.errors import UserError, WriteError, first_line, install
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,6 +44,7 @@ RESUMABLE = {"loops", "optimizer_states", "random", "training"}  # keys without 
 _OF_WEIGHTS = ("global_step", "state_dict")  # keys of step_NUMBER.ckpt
 
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
+ALONE = "model.safetensors"  # in the run directory: weights without a checkpoint, to send to others
 _STEP = re.compile(r"step_(\d+)\.ckpt")  # weights after this step, kept for averaging
 
 # Errors of reading a file that is no checkpoint, or an incomplete checkpoint
@@ -78,16 +79,16 @@ def kept_files(directory: Path) -> dict[int, Path]:
 def checkpoint_file(run_dir: Path, checkpoint: str) -> Path:
     """The file of `checkpoint` (best, last or a path). Without a best checkpoint it is the last, with a warning."""
     file = find_checkpoint(run_dir, checkpoint)
-    if checkpoint == "best" and file.name != BEST:
+    if checkpoint == "best" and file.name == LAST:
         log.warning("%s has no %s yet: its last checkpoint is taken", run_dir, BEST)
     return file
 
 
 def find_checkpoint(run_dir: Path, checkpoint: str) -> Path:
-    """The file of `checkpoint`; without a best checkpoint, the last. Raises UserError if there is none."""
+    """The file of `checkpoint`: without a best, the last, or else ALONE. Raises UserError if there is none."""
     names = {"best": (BEST, LAST), "last": (LAST,)}.get(checkpoint, ())
     files = [checkpoints_of(run_dir) / name for name in names] or [Path(checkpoint)]
-    for file in files:
+    for file in (*files, *([run_dir / ALONE] if names else [])):
         if file.is_file():
             return file
     raise UserError(f"{files[0]}: no such checkpoint; checkpoint= is best, last or a file")
@@ -146,12 +147,15 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
 def read_weights(file: Path, checkpoint: Mapping[str, Any] | None = None) -> dict[str, "Tensor"]:
     """The translator's weights in a `checkpoint`, read from `file` if not given. Raises UserError naming it."""
     try:
-        checkpoint = read_checkpoint(file) if checkpoint is None else checkpoint
-        weights = {
-            name.removeprefix("translator."): value
-            for name, value in checkpoint["state_dict"].items()
-            if name.startswith("translator.")
-        }
+        if file.suffix == ".safetensors":
+            weights = _read_safetensors(file)
+        else:
+            checkpoint = read_checkpoint(file) if checkpoint is None else checkpoint
+            weights = {
+                name.removeprefix("translator."): value
+                for name, value in checkpoint["state_dict"].items()
+                if name.startswith("translator.")
+            }
         for name, value in weights.items():
             if not is_plain(value) or not value.is_floating_point():
                 raise TypeError(f"{name} is no plain tensor of numbers")
@@ -167,6 +171,21 @@ def read_weights(file: Path, checkpoint: Mapping[str, Any] | None = None) -> dic
     if not all(weight.isfinite().all() for weight in weights.values()):
         raise UserError(f"{file} holds weights that are no numbers, as after a training that diverged")
     return weights
+
+
+def _read_safetensors(file: Path) -> dict[str, "Tensor"]:
+    """The weights that `export.py format=safetensors` wrote; the file's metadata name tied weights, stored once."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise UserError(f"{file} needs safetensors: {install('export')}") from error
+    try:
+        with safe_open(file, framework="pt") as stored:
+            weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+            tied = stored.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    return weights | {name: weights[other] for name, other in tied.items() if other in weights}
 
 
 def mean_weights(files: Sequence[Path]) -> dict[str, "Tensor"]:

@@ -380,6 +380,23 @@ def test_plain_weights_can_be_read_without_this_package(models):
     assert config["eos_id"] == found.tokenizer.eos_id
 
 
+@pytest.mark.parametrize("name", ["pre", "lstm, additive"])
+def test_plain_weights_are_a_run_without_a_pickle(name, models, tmp_path):
+    needs("safetensors")
+    found = models[name]
+    directory = shutil.copytree(exported(found, "safetensors"), tmp_path / "sent")
+    assert not [file for file in directory.rglob("*") if file.suffix in (".ckpt", ".bin", ".pt")]
+    assert str(found.directory.parent) not in (directory / "config.yaml").read_text("utf-8")
+    there = Run.load(directory, device="cpu")
+    for key, value in found.translator.state_dict().items():
+        assert torch.equal(there.translator.state_dict()[key], value), key
+    assert there.translate(SOURCES, GREEDY)[0].text == found.translate(SOURCES, GREEDY)[0].text
+    weights = directory / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(UserError, match=r"model\.safetensors is broken or no checkpoint"):
+        Run.load(directory, device="cpu")
+
+
 @pytest.mark.parametrize(
     ("format", "name"),
     [

@@ -1,4 +1,4 @@
-"""Export of the weights as safetensors, with the model's configuration."""
+"""Export of the weights as safetensors, with the model's configuration: also a run to send without a pickle."""
 
 from pathlib import Path
 
@@ -7,13 +7,17 @@ from safetensors import safe_open
 from safetensors.torch import save_model
 
 from nmt.atomic import json_text
+from nmt.config.types import flat
 from nmt.run.run import Run
 
 LIBRARY = None
 
 
 def write(run: Run, directory: Path) -> str:
-    """Write model.safetensors, config.json and the SentencePiece models; return usage instructions."""
+    """Write model.safetensors, config.json and the SentencePiece models; return usage instructions.
+
+    With config.yaml the folder is a run directory for this program. Of paths in it, only the last part is kept.
+    """
     file = str(directory / "model.safetensors")
     save_model(run.translator, file, metadata={"format": "pt"})
     tokenizer = run.tokenizer
@@ -26,7 +30,12 @@ def write(run: Run, directory: Path) -> str:
         **{name: getattr(tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")},
     }
     (directory / "config.json").write_text(json_text(config), "utf-8")
-    tokenizer.save(directory)
+    tokenizer.save(directory / "tokenizer")
+    settings = run.config.copy()
+    for key, value in flat(OmegaConf.to_container(settings, resolve=True)).items():
+        if isinstance(value, str) and Path(value).is_absolute():
+            OmegaConf.update(settings, key, Path(value).name)
+    OmegaConf.save(settings, directory / "config.yaml")
     state = run.translator.state_dict()
     with safe_open(file, framework="pt") as stored:
         names = sorted(stored.keys(), key=list(state).index)
@@ -39,7 +48,8 @@ from safetensors.numpy import load_file
 weights = load_file("model.safetensors")  # tied weights are stored once, under one of their names
 ```
 
-`config.json` has the model's settings and the special ids, the `.model` files are SentencePiece's. The gates of a GRU
+`config.json` has the model's settings and the special ids, `tokenizer` holds SentencePiece's models. With `config.yaml`
+the folder is also a run directory of the program that trained it: `nmt translate run=DIR`. The gates of a GRU
 are stacked as r, z, n, those of an LSTM as i, f, g, o; projections of a Transformer as q, k, v.
 
 | weight | shape |
