@@ -17,9 +17,11 @@ import torch
 import yaml
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from nmt.errors import UserError
-from nmt.training.callbacks import trackers
+from nmt.training.callbacks import TensorBoard, trackers
+from nmt.training.scoring import by_interest
 from nmt.training.train import make_loggers
 from tests.commands import ROOT, compose, refused, run, run_composed
 from tests.test_ddp import free_port
@@ -251,3 +253,18 @@ def test_only_the_first_of_two_processes_of_torchrun_writes(installed, tmp_path)
         client = mlflow.MlflowClient(f"sqlite:///{directory}/mlflow.db")
         [experiment] = client.search_experiments(filter_string="name = 'nmt'")
         assert len(client.search_runs([experiment.experiment_id])) == 1
+
+
+def test_hparams_shows_the_settings_of_the_command_line_first(tmp_path):
+    usual = {"choice/attention": "bahdanau", "choice/data": "grammar", "choice/model": "gru", "model.size": 4}
+    params = {"averaging": "None", "a": 1, **usual, "model.encoder.size": 8, "seed": 1}
+    settings = by_interest(params, "python scripts/train.py encoder.size=8; python scripts/train.py seed=1")
+    assert list(settings) == ["model.encoder.size", "seed", *usual, "a"]
+    logger = TensorBoard(save_dir=str(tmp_path), name="", version="")
+    logger.log_hyperparams(settings, {"test/bleu": 9.0}, step=3)
+    logger.finalize("success")
+    events = EventAccumulator(str(tmp_path)).Reload()
+    content = events.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    columns = HParamsPluginData.FromString(content).experiment.hparam_infos
+    assert [each.name for each in columns if each.differs] == list(settings)[:5]  # TensorBoard shows five
+    assert [(each.step, each.value) for each in events.Scalars("test/bleu")] == [(3, 9.0)]

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from nmt.checkpoint import find_checkpoint
 from nmt.config.build import build, build_parts
-from nmt.config.types import GROUPS, flat
+from nmt.config.types import GROUPS, flat, key_of
 from nmt.errors import UserError, printable
 from nmt.run.observations import observe
 from nmt.run.paths import score_files
@@ -19,6 +19,14 @@ from nmt.run.provenance import command_line, commands_of, provenance
 from nmt.run.run import Run
 from nmt.run.scores import score_lines, training_in, write_scores
 from nmt.run.translation import Translation
+
+USUAL = (
+    "choice/attention",
+    "choice/data",
+    "choice/model",
+    "model.size",
+    "optimizer.lr",
+)  # settings shown first
 
 
 def cost(steps: int, seconds: float, num_tokens: int) -> dict[str, Any]:
@@ -112,6 +120,17 @@ def hyperparameters(resolved: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def by_interest(params: dict[str, Any], command: str) -> dict[str, Any]:
+    """The hyper-parameters that have a value: those of the command line first, then `USUAL`, then all others."""
+    given = {key_of(word) for word in shlex.split(command)}
+
+    def rank(name: str) -> int:
+        key = name.removeprefix("choice/")
+        return 0 if any(f".{key}".endswith(f".{each}") for each in given) else 1 if name in USUAL else 2
+
+    return {name: params[name] for name in sorted(params, key=rank) if params[name] != "None"}
+
+
 def log_final(
     loggers: Iterable[Any], resolved: dict[str, Any], split: str, scores: dict[str, Any], *, step: int
 ) -> None:
@@ -121,9 +140,10 @@ def log_final(
         for name, result in scores.items()
         if isinstance(result, dict) and "score" in result
     }
+    settings = by_interest(hyperparameters(resolved), scores["training"].get("command") or "")
     for logger in loggers:
         if hasattr(logger.experiment, "add_image"):
-            logger.log_hyperparams(hyperparameters(resolved), final, step=step)
+            logger.log_hyperparams(settings, final, step=step)
         else:
             logger.log_metrics(final, step=step)
         logger.finalize("success")

@@ -11,14 +11,21 @@ import lightning as L
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import FileWriter, SummaryWriter
+from torch.utils.tensorboard.summary import hparams
 
 from nmt.errors import WriteError
 
+# TensorBoard sorts tags by name: copies of these are in a group that comes first
+OVERVIEW = {f"{split}/{name}": f"overview/{split}_{name}" for split, name in (
+    ("train", "loss"), ("val", "loss"), ("val", "bleu"), ("val", "aer"), ("val", "macro_f1"))}  # fmt: skip
+NUM_COLUMNS = 5  # of settings, which HPARAMS shows at first
+
 
 class TensorBoard(TensorBoardLogger):
-    """Lightning's logger of TensorBoard, without the library's thread.
+    """Lightning's logger of TensorBoard, without the library's thread, with an overview that comes first.
 
     If the disk is full that thread dies, and the error at the next call or at the end names no file. Here events are
     written at once, and WriteError ends the run, which can be resumed when there is room.
@@ -45,12 +52,29 @@ class TensorBoard(TensorBoardLogger):
         return super().experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        copies = {OVERVIEW[name]: value for name, value in metrics.items() if name in OVERVIEW}
         try:
-            super().log_metrics(metrics, step)
+            super().log_metrics({**metrics, **copies}, step)
         except ValueError as error:  # Lightning wraps every error in one that blames the value
             if isinstance(error.__cause__, WriteError):
                 raise error.__cause__ from None
             raise
+
+    def log_hyperparams(  # type: ignore[override]
+        self, params: dict[str, Any], metrics: dict[str, float] | None = None, step: int | None = None
+    ) -> None:
+        """Log a row of HPARAMS with the scores `metrics`. Its first columns are the first of `params`."""
+        if not metrics:
+            return
+        self.log_metrics(metrics, step)
+        columns, *session = hparams(params, metrics)
+        plugin_data = columns.value[0].metadata.plugin_data
+        content = HParamsPluginData.FromString(plugin_data.content)
+        for info in content.experiment.hparam_infos[:NUM_COLUMNS]:
+            info.differs = True  # TensorBoard sorts the columns by it, then by name
+        plugin_data.content = content.SerializeToString()
+        for each in (columns, *session):
+            self.experiment._get_file_writer().add_summary(each, step)
 
     def save(self) -> None:
         """Do nothing: config.yaml has the settings."""
@@ -59,6 +83,11 @@ class TensorBoard(TensorBoardLogger):
 class _Writer(SummaryWriter):
     file_writer: Any
     all_writers: Any
+
+    def add_image(self, tag: str, *image: Any, **how: Any) -> None:
+        super().add_image(tag, *image, **how)
+        if tag == "val/alignment/0":
+            super().add_image("overview/alignment", *image, **how)
 
     def _get_file_writer(self) -> Any:
         """The open file, or a new file if it was closed, as in the library, but without a thread."""
