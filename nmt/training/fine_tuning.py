@@ -18,13 +18,11 @@ from nmt.run.paths import load_config
 log = logging.getLogger("train")
 
 
-def freeze(translator: Translator, names: Sequence[str]) -> None:
+def freeze(translator: Translator, names: Sequence[str]) -> str:
     """Exclude modules from training: `encoder`, `decoder.embedding`, all `embeddings`. Shared weights are frozen too.
 
-    Raises UserError for a name of no module with weights, and if nothing is left to train.
+    Returns their names and counts. Raises UserError for a name of no module, and if nothing is left to train.
     """
-    if not names:
-        return
     modules = dict(translator.named_modules(remove_duplicate=False))
     parts = {name: [name] for name, each in modules.items() if name and any(True for _ in each.parameters())}
     parts["embeddings"] = [name for name, each in modules.items() if isinstance(each, Embedding)]
@@ -41,7 +39,7 @@ def freeze(translator: Translator, names: Sequence[str]) -> None:
     weights = translator.named_parameters(remove_duplicate=False)
     shared = [name for name, each in weights if not (each.requires_grad or name.startswith(chosen))]
     also = f"; {', '.join(shared)} too, which they share" if shared else ""
-    log.info("frozen: %s, %s of %s parameters%s", ", ".join(names), f"{total - left:,}", f"{total:,}", also)
+    return f"{', '.join(names)}, {total - left:,} of {total:,} parameters{also}"
 
 
 def mix_in_old_text(cfg: DictConfig, train: Any) -> Any:

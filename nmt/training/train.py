@@ -103,6 +103,9 @@ def train(
             "sampling": cfg.data.tokenizer.sampling,
             "model": [str(file) for file in models],
         }
+        if cfg.freeze:  # a wrong name is refused before the text is read
+            like = build_translator(there.model, Tokenizer.load(origin / "tokenizer"), trusted=cfg.trusted)
+            log.info("frozen: %s", freeze(like, cfg.freeze))
     run_dir = Path(cfg.run_dir)
     if checkpoint is None and launch_rank() == 0 and has_checkpoints(run_dir):
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
