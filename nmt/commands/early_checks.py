@@ -291,6 +291,25 @@ def check_export(cfg: DictConfig, overrides: Sequence[str]) -> None:
     check_run(cfg)
 
 
+def check_prepare(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise UserError if the text is missing, or if a path cannot be written or lies in the text's folder."""
+    directory = Path(cfg.data.path).expanduser().resolve()
+    if not directory.is_dir():
+        raise UserError(
+            f"{cfg.data.path} is no folder: set data.path to the one with the train, val and test files"
+        )
+    check_folders(cfg, made=["report", "page"], folders=["output"])
+    if cfg.output is None:
+        return
+    output = Path(cfg.output).resolve()
+    if output == directory or directory in output.parents or output in directory.parents:
+        raise UserError(
+            f"output={cfg.output} and data.path={cfg.data.path} lie in each other: give a folder apart"
+        )
+    if output.is_dir() and any(output.iterdir()):
+        raise UserError(f"output={cfg.output} is not empty: give a new folder")
+
+
 def _check_packages(subject: str, format: str, extra: str) -> None:
     missing = [name for name in NEEDS[format] if find_spec(name) is None]
     if missing:

@@ -36,7 +36,7 @@ from nmt.config.types import GROUPS
 from nmt.errors import UserError, WriteError, printable
 from nmt.languages import bleu_tokenization
 
-COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark", "demo", "export")
+COMMANDS = ("train", "evaluate", "translate", "align", "compare", "benchmark", "demo", "export", "prepare")
 
 
 def choice_names(*groups: str) -> str:

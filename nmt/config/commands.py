@@ -32,6 +32,7 @@ Name = Annotated[
     _like(r"^(?!/)(?!(.*/)?\.\.(/|$))", "a run's name stays within log_dir: leave out .. and the first /"),
 ]
 Page = Annotated[Text, _like(r"\.html$", "give a file that ends in .html")]
+Json = Annotated[Text, _like(r"\.json$", "give a file that ends in .json")]
 Weights = Annotated[Text, _like(r"\.npz$", "give a file that ends in .npz")]
 Split = (
     Literal["train", "val", "test"] | Annotated[str, _like("^test", "the name of a test set, as test_2017")]
@@ -40,6 +41,7 @@ Trials = Annotated[int, Field(ge=0, le=1_000_000)]
 Kernels = Literal["fast", "plain"]
 Counts = Annotated[list[Count], Field(min_length=1)]
 ZeroToOne = Annotated[float, Field(ge=0, le=1)]
+Bound = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 Portion = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -246,6 +248,50 @@ class Export(TypedDict, total=False):
     trusted: list[str]
 
 
+class OwnText(TypedDict, total=False):
+    path: Text
+    src_lang: Text
+    tgt_lang: Text
+    columns: list[Text] | None
+    bad_rows: Literal["stop", "skip"]
+
+
+class Rules(TypedDict, total=False):
+    """True for the usual bound, false for none."""
+
+    empty: bool
+    equal: bool
+    duplicate: bool
+    targets: bool | Count
+    long: bool | Count
+    ratio: bool | Bound
+    script: bool | Portion
+    swapped: bool | Bound
+    untranslated: bool | Bound
+    foreign: bool | Bound
+    mojibake: bool
+    shifted: bool
+    mismatched: bool | float
+    truncated: bool | float
+    held_out: bool
+    near: bool
+    numbers: bool
+    links: bool
+    markup: bool
+    characters: bool
+    forms: bool
+
+
+class Prepare(TypedDict, total=False):
+    data: OwnText
+    output: Text | None
+    report: Json | None
+    page: Page | None
+    seed: Seed
+    rules: Rules
+    trusted: list[str]
+
+
 class Axes(TypedDict, total=False):
     lengths: Counts
     widths: Counts
@@ -286,7 +332,7 @@ class Benchmark(TypedDict, total=False):
 
 OF_COMMANDS: dict[str, Any] = {
     each.__name__.lower(): each
-    for each in (Train, Evaluate, Translate, Align, Compare, Benchmark, Demo, Export)
+    for each in (Train, Evaluate, Translate, Align, Compare, Benchmark, Demo, Export, Prepare)
 }
 
 

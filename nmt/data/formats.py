@@ -39,7 +39,7 @@ def read_rows(
     """
     shards = iter(shards)
     first = next(shards)
-    located = (islice(_located_rows(shard, languages), most) for shard in chain([first], shards))
+    located = (islice(located_rows(shard, languages), most) for shard in chain([first], shards))
     yield from sound_rows(chain.from_iterable(located), str(first.paths[0]), skip_bad=skip_bad)
 
 
@@ -78,7 +78,8 @@ def sound_rows(rows: Iterable[Located], name: str, *, skip_bad: bool = False) ->
         raise UserError(f"{name}: the split has no rows")
 
 
-def _located_rows(shard: Files, languages: Languages) -> Iterator[Located]:
+def located_rows(shard: Files, languages: Languages) -> Iterator[Located]:
+    """Yield the rows of a shard, sound or not, with their places."""
     path = shard.paths[0]
     match shard.form:
         case "text":

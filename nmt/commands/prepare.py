@@ -1,0 +1,88 @@
+"""Examine parallel text: report its faults, and write a clean copy."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from nmt.atomic import json_text, write_together
+from nmt.data.find import Languages, find, missing_split_error
+from nmt.languages import wanted_tokenization
+from nmt.preparation import overview
+from nmt.preparation.clean_copy import DROPPED, NEW_SPLITS, write_copy
+from nmt.preparation.examination import Knowledge, Sample, Split, compare, look
+from nmt.preparation.held_out import all_keys
+from nmt.preparation.problems import BOUNDS
+
+_MOST_HELD_OUT = 20_000  # lines of a split, whose near copies are looked for
+
+
+def prepare(cfg: DictConfig) -> dict[str, Any]:
+    """Print and return the report; with `output`, `report` and `page`, write them."""
+    splits = find_splits(cfg.data)
+    *held_out, train = splits
+    bounds = {name: float(value) for name, value in cfg.rules.items() if not isinstance(value, bool)}
+    examine(splits, BOUNDS | bounds, cfg.seed)
+    rules = [name for name, value in cfg.rules.items() if value is not False]
+    found = {each.name: overview.describe(each, rules if each is train else (), cfg.seed) for each in splits}
+    print("\n\n".join(overview.say_report(name, each) for name, each in found.items()))
+    result: dict[str, Any] = {"splits": found}
+    if cfg.output is not None:
+        result["copy"] = write_copy(Path(cfg.output).resolve(), train, held_out, rules, cfg.seed)
+        print(f"\n{cfg.output}: {say_copy(result['copy'])}")
+    files = {} if cfg.report is None else {Path(cfg.report): json_text(result)}
+    if cfg.page is not None:
+        files[Path(cfg.page)] = overview.page_of(
+            found, train, f"{cfg.data.src_lang}–{cfg.data.tgt_lang}: {cfg.data.path}"
+        )
+    if files:
+        write_together(files)
+    return result
+
+
+def find_splits(data: DictConfig) -> list[Split]:
+    """The splits of the folder, the training text last. Raises UserError if it is missing."""
+    directory = Path(data.path).expanduser()
+    languages = Languages(data.src_lang, data.tgt_lang, None if data.columns is None else tuple(data.columns))
+    found = {name: find(directory, name, languages) for name in ("val", "test", "train")}
+    if found["train"] is None:
+        raise missing_split_error(directory, "train", languages)
+    units = _unit_of(languages.src), _unit_of(languages.tgt)
+    is_lenient = data.bad_rows == "skip"
+    return [Split(name, files, languages, units, is_lenient) for name, files in found.items() if files]
+
+
+def _unit_of(lang: str) -> str:
+    return "characters" if wanted_tokenization(lang) in ("zh", "ja-mecab", "char") else "words"
+
+
+def examine(splits: list[Split], bounds: dict[str, float], seed: int) -> None:
+    """Find the problems of all splits. All is learned from the training text, the last."""
+    *held_out, train = splits
+    sample = Sample(seed)
+    keys = [np.zeros(0, np.uint64)]
+    for split in held_out:
+        look(split, Sample(seed), keys[0], bounds)
+        lines = islice((line for block in split.read("sources") for line in block.src), _MOST_HELD_OUT)
+        keys.append(all_keys(list(lines)))
+    look(train, sample, np.unique(np.concatenate(keys)), bounds)
+    train.mark(
+        "held_out",
+        np.isin(train.pairs, np.concatenate([train.pairs[:0], *(each.pairs for each in held_out)])),
+    )
+    known = Knowledge.learn(train, sample, seed)
+    if known is not None:
+        for split in splits:
+            compare(split, known, bounds)
+
+
+def say_copy(counts: dict[str, int]) -> str:
+    """The numbers of kept and dropped pairs."""
+    kept = [f"{name} {counts[name]:,}" for name in NEW_SPLITS if name in counts]
+    dropped = [f"{name} {number:,}" for name, number in counts.items() if name not in NEW_SPLITS]
+    return f"{', '.join(kept)}; dropped: {', '.join(dropped) or 'none'} ({DROPPED} has their lines)"
+
+
+main = prepare

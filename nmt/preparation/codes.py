@@ -1,0 +1,148 @@
+"""Lines as one array of code points: their trigrams, words and scripts by array arithmetic, for any script."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import regex
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+NUM_TRIGRAMS = 2**16  # numbers that trigrams are hashed to
+NUM_WORDS = 2**18
+_NUM_POINTS = 0x30000  # above are private characters and marks without a glyph
+_WORDS = r"[\p{L}\p{N}\p{M}]+"
+_WITHOUT_SPACES = r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Han}\p{Hiragana}\p{Katakana}]+"
+_ENDS = tuple(".!?…。！？।۔။።:;»”\"')]")
+SCRIPTS = (
+    *(
+        "Other",
+        "Latin",
+        "Greek",
+        "Cyrillic",
+        "Armenian",
+        "Hebrew",
+        "Arabic",
+        "Devanagari",
+        "Bengali",
+        "Gurmukhi",
+    ),
+    *("Gujarati", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao", "Tibetan", "Myanmar"),
+    *("Georgian", "Hangul", "Ethiopic", "Khmer", "Mongolian", "Han or Kana"),
+)
+_HAN_OR_KANA = r"[\p{Han}\p{Hiragana}\p{Katakana}ー]+"
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words (or trigrams) of lines as hashed numbers, line after line, and how many each line has."""
+
+    codes: Ints
+    lengths: Ints
+
+    @property
+    def starts(self) -> Ints:
+        return np.cumsum(self.lengths) - self.lengths
+
+    @property
+    def places(self) -> Ints:
+        """The place of each word in its line, from 0."""
+        return np.arange(len(self.codes)) - np.repeat(self.starts, self.lengths)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Words"]) -> "Words":
+        codes, lengths = ([getattr(each, name) for each in parts] for name in ("codes", "lengths"))
+        return cls(np.concatenate(codes), np.concatenate(lengths))
+
+    def only(self, keep: Bools) -> "Words":
+        """The words to keep, of all lines."""
+        return Words(self.codes[keep], line_sums(keep, self.lengths))
+
+    def at(self, lines: Ints) -> "Words":
+        """The chosen lines, in this order."""
+        lengths = self.lengths[lines]
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return Words(self.codes[np.repeat(self.starts[lines], lengths) + within], lengths)
+
+
+class Codes:
+    """The code points of lower-cased lines, each line with a line break before it and after it."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        padded = [f"\n{line.lower()}\n" for line in lines]
+        self.ends_sentence = np.fromiter((line.rstrip().endswith(_ENDS) for line in lines), bool, len(lines))
+        self.sizes: Ints = np.fromiter(map(len, padded), np.int64, len(padded))
+        points = np.frombuffer("".join(padded).encode("utf-32-le", "replace"), np.uint32)
+        self.points = np.minimum(points, _NUM_POINTS - 1)
+
+    @property
+    def lengths(self) -> Ints:
+        """Characters of each line."""
+        return self.sizes - 2
+
+    @cached_property
+    def trigrams(self) -> Words:
+        """Every three characters in a row."""
+        points = self.points.astype(np.uint64)
+        mixed = points[:-2] * np.uint64(0x9E3779B1)
+        mixed += points[1:-1] * np.uint64(0x85EBCA77B5)
+        mixed += points[2:] * np.uint64(0xC2B2AE3D27D4EB)
+        inside = np.ones(len(points), bool)
+        ends = np.cumsum(self.sizes)
+        inside[ends - 1] = inside[ends - 2] = False
+        return Words(_hash(mixed, NUM_TRIGRAMS)[inside[:-2]], self.sizes - 2)
+
+    @cached_property
+    def words(self) -> Words:
+        """Every run of letters, digits and marks, or every character of scripts without spaces."""
+        kinds = _table(_WORDS, _WITHOUT_SPACES)[self.points]
+        inside = kinds > 0
+        is_start = (kinds == 2) | ((kinds == 1) & (np.concatenate([[0], kinds[:-1]]) != 1))
+        lines = np.repeat(np.arange(len(self.sizes)), self.sizes)[is_start]
+        lengths = np.bincount(lines, minlength=len(self.sizes))
+        starts = np.flatnonzero(is_start[inside])
+        if not len(starts):
+            return Words(np.zeros(0, np.int64), lengths)
+        places = np.arange(inside.sum()) - np.repeat(starts, np.diff(np.append(starts, inside.sum())))
+        mixed = self.points[inside].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= (places.astype(np.uint64) + np.uint64(1)) * np.uint64(0xC2B2AE3D27D4EB4F)
+        mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
+        return Words(_hash(np.add.reduceat(mixed, starts), NUM_WORDS), lengths)
+
+    @cached_property
+    def scripts(self) -> Ints:
+        """Letters of each line by script [lines, scripts]; the first is for all other characters."""
+        lines = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        patterns = (*(rf"\p{{{name}}}+" for name in SCRIPTS[1:-1]), _HAN_OR_KANA)
+        found = lines * len(SCRIPTS) + _table(*patterns)[self.points]
+        return np.bincount(found, minlength=len(self.sizes) * len(SCRIPTS)).reshape(-1, len(SCRIPTS))
+
+
+def line_sums(values: NDArray[Any], lengths: Ints) -> Any:
+    """The sum of the values of each line."""
+    sums = np.cumsum(values)
+    total = np.concatenate([np.zeros(1, sums.dtype), sums])
+    ends = np.cumsum(lengths)
+    return total[ends] - total[ends - lengths]
+
+
+def _hash(mixed: NDArray[np.uint64], size: int) -> Ints:
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return (mixed >> np.uint64(65 - size.bit_length())).astype(np.int64)
+
+
+@functools.cache
+def _table(*patterns: str) -> NDArray[np.uint8]:
+    """The number of the last pattern, from 1, that matches a character, by code point."""
+    characters = "".join(chr(point) if not 0xD800 <= point < 0xE000 else " " for point in range(_NUM_POINTS))
+    table = np.zeros(_NUM_POINTS, np.uint8)
+    for number, pattern in enumerate(patterns, 1):
+        for match in regex.finditer(pattern, characters):
+            table[match.start() : match.end()] = number
+    return table

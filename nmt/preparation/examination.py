@@ -1,0 +1,208 @@
+"""Examine the splits of a corpus in two readings of the text, with a few bytes of memory per pair.
+
+The first finds the problems of single pairs, counts, and draws a sample. The second compares every pair with the whole
+text, as learned from the sample.
+"""
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from nmt.data.find import Files, Languages
+from nmt.preparation import shifts
+from nmt.preparation.codes import SCRIPTS, Bools, Codes, Ints, Words
+from nmt.preparation.held_out import Keys, are_near
+from nmt.preparation.mismatches import KINDS, Mismatches, length_ratios
+from nmt.preparation.problems import BIT, find_problems, form_of, has
+from nmt.preparation.reading import PAIRS_AT_ONCE, Block, read_blocks
+from nmt.preparation.trigrams import LanguageOdds, log_odds
+from nmt.preparation.word_pairs import WordPairs
+
+LONGEST = 1_000  # words; longer lines count as this long
+RATIOS = 2 ** np.linspace(-4, 4, 81)  # of the characters of both sides
+_SAMPLED = 10_000  # pairs in each half of the sample
+_OF_CLASSIFIER = 3_000  # of them
+_LEAST_SAMPLE = 100  # pairs in each half
+_SCRIPT_SHARE = 0.25  # of the letters of a side: a script of its language
+_LEAST_LETTERS = 3  # on a side whose script is judged
+_LEAST_CHARACTERS = 30  # on the longer side of a pair whose ratio is judged
+
+
+@dataclass
+class Split:
+    """A split's files, and all that is found in it. bits: the problems of each pair; pairs: their hashes."""
+
+    name: str
+    files: Files
+    languages: Languages
+    units: tuple[str, str]  # of lengths: words, or characters of a language without spaces
+    skip_bad: bool
+    bits: NDArray[np.uint32] = field(init=False)
+    pairs: Ints = field(init=False)
+    lengths: Ints = field(default_factory=lambda: np.zeros((2, LONGEST + 1), np.int64))  # lines by length
+    ratios: Ints = field(default_factory=lambda: np.zeros(len(RATIOS), np.int64))  # pairs by ratio
+    characters: Ints = field(default_factory=lambda: np.zeros(2, np.int64))
+    scripts: Ints = field(default_factory=lambda: np.zeros((2, len(SCRIPTS)), np.int64))
+    stretches: list[shifts.Stretch] = field(default_factory=list)
+
+    def read(self, what: str, *, is_first: bool = False) -> Iterator[Block]:
+        """Yield the blocks of the split, with progress."""
+        total = None if is_first else len(self.bits)
+        with tqdm(total=total, desc=f"{self.name}: {what}", unit=" pairs", disable=None, leave=False) as bar:
+            for block in read_blocks(self.files, self.languages, skip_bad=self.skip_bad, is_first=is_first):
+                yield block
+                bar.update(len(block.rows))
+
+    def mark(self, name: str, which: Bools) -> None:
+        """Note a problem of pairs that are not empty."""
+        self.bits[which & ~has(self.bits, "empty")] |= BIT[name]
+
+
+class Sample:
+    """Pairs that are not empty, drawn evenly from all that were added (reservoir sampling), in two halves of blocks."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = np.random.default_rng(seed)
+        self._seen = [0, 0]
+        self.halves: tuple[list[tuple[str, str]], list[tuple[str, str]]] = [], []
+
+    def add(self, block: Block) -> None:
+        half = _half_of(block)
+        chances = self._draw.random(len(block.rows)).tolist()
+        for src, tgt, chance in zip(block.src, block.tgt, chances, strict=True):
+            if src.strip() and tgt.strip():
+                self._seen[half] += 1
+                if len(self.halves[half]) < _SAMPLED:
+                    self.halves[half].append((src, tgt))
+                elif (place := int(chance * self._seen[half])) < _SAMPLED:
+                    self.halves[half][place] = src, tgt
+
+
+def _half_of(block: Block) -> int:
+    return block.first // PAIRS_AT_ONCE % 2
+
+
+def look(split: Split, sample: Sample, near: Keys, bounds: Mapping[str, float]) -> None:
+    """The first reading: counts, the problems of single pairs, and repeated pairs. near: `all_keys`, sorted."""
+    bits, pairs, sources = array("I"), array("q"), array("q")
+    forms = array("b")
+    for block in split.read("reading", is_first=True):
+        found = np.fromiter(map(find_problems, block.src, block.tgt), np.uint32, len(block.rows))
+        found[_count(split, block) > bounds["long"]] |= BIT["long"]
+        if len(near):
+            found[are_near(block.src, near)] |= BIT["near"]
+        sample.add(block)
+        bits.frombytes(found.tobytes())
+        forms.extend(form_of(f"{src}\n{tgt}") for src, tgt in zip(block.src, block.tgt, strict=True))
+        sources.extend(hash(src.strip()) for src in block.src)
+        pairs.extend(hash((src.strip(), tgt.strip())) for src, tgt in zip(block.src, block.tgt, strict=True))
+    split.bits, split.pairs = np.frombuffer(bits, np.uint32).copy(), np.frombuffer(pairs, np.int64)
+    split.mark("duplicate", _ranks(split.pairs) >= 1)
+    split.mark(
+        "targets",
+        (_ranks(np.frombuffer(sources, np.int64)) >= bounds["targets"]) & ~has(split.bits, "duplicate"),
+    )
+    signs = np.frombuffer(forms, np.int8)
+    rarer = 1 if (signs > 0).sum() <= (signs < 0).sum() else -1
+    split.mark("forms", signs == rarer)
+
+
+def _count(split: Split, block: Block) -> Ints:
+    """Add a block to the counts of its split. Returns the length of the longer side of each pair."""
+    codes, longest = (Codes(block.src), Codes(block.tgt)), np.zeros(len(block.rows), np.int64)
+    for side, lines in enumerate((block.src, block.tgt)):
+        parts = (line.split() if split.units[side] == "words" else line for line in lines)
+        lengths = np.fromiter(map(len, parts), np.int64, len(lines))
+        split.lengths[side] += np.bincount(np.minimum(lengths, LONGEST), minlength=LONGEST + 1)
+        split.characters[side] += codes[side].lengths.sum()
+        split.scripts[side] += codes[side].scripts.sum(axis=0)
+        longest = np.maximum(longest, lengths)
+    ratios = (codes[1].lengths + 1) / (codes[0].lengths + 1)
+    places = np.searchsorted(RATIOS, ratios).clip(max=len(RATIOS) - 1)
+    split.ratios += np.bincount(places, minlength=len(RATIOS))
+    return longest
+
+
+def _ranks(hashes: Ints) -> NDArray[np.int32]:
+    """How many times each value stands further up."""
+    order = np.argsort(hashes, kind="stable")
+    starts = np.flatnonzero(np.concatenate([[True], hashes[order[1:]] != hashes[order[:-1]]]))
+    ranks = np.zeros(len(hashes), np.int32)
+    ranks[order] = np.arange(len(hashes)) - np.repeat(starts, np.diff(np.append(starts, len(hashes))))
+    return ranks
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What was learned from a sample. words: from each of its halves, to judge pairs of the other half's blocks."""
+
+    languages: LanguageOdds
+    scripts: tuple[Bools, Bools]
+    words: list[WordPairs]
+    mismatches: Mismatches
+    usual: float  # evidence per word that a line and its translation belong together, in nats
+
+    @classmethod
+    def learn(cls, split: Split, sample: Sample, seed: int) -> "Knowledge | None":
+        """Learn from a sample of a split; None if it is too small."""
+        if min(map(len, sample.halves)) < _LEAST_SAMPLE:
+            return None
+        sides = [([src for src, _ in half], [tgt for _, tgt in half]) for half in sample.halves]
+        codes = [(Codes(src), Codes(tgt)) for src, tgt in sides]
+        languages = LanguageOdds.learn(
+            *(Words.joined([each[side].trigrams for each in codes]) for side in (0, 1))
+        )
+        words = [WordPairs.learn(src.words, tgt.words) for src, tgt in codes]
+        some = [
+            (src[:_OF_CLASSIFIER], tgt[:_OF_CLASSIFIER], words[1 - half])
+            for half, (src, tgt) in enumerate(sides)
+        ]
+        known = words[1].known(*(each.words for each in codes[0]))
+        evidence = shifts.line_scores(*known, words[1]) / np.maximum(known[0].lengths + known[1].lengths, 1)
+        share = split.scripts / np.maximum(split.scripts[:, 1:].sum(axis=1, keepdims=True), 1)
+        scripts = share[0] >= _SCRIPT_SHARE, share[1] >= _SCRIPT_SHARE
+        return cls(languages, scripts, words, Mismatches.learn(some, seed), float(np.median(evidence)))
+
+
+def compare(split: Split, known: Knowledge, bounds: Mapping[str, float]) -> None:
+    """The second reading: problems that show in comparison with the rest of the text."""
+    low: dict[int, NDArray[np.int8]] = {}
+    for block in split.read("comparing"):
+        codes = Codes(block.src), Codes(block.tgt)
+        found = _wrong_languages(codes, known, bounds)
+        words = known.words[1 - _half_of(block)]
+        is_odd = np.abs(length_ratios(*codes) - known.mismatches.ratio) > np.log(bounds["ratio"])
+        found[is_odd & (np.maximum(codes[0].lengths, codes[1].lengths) > _LEAST_CHARACTERS)] |= BIT["ratio"]
+        odds = known.mismatches.log_odds(*codes, words)
+        for kind, name in enumerate(KINDS[1:], 1):
+            found[(odds[:, kind] > bounds[name]) & (odds[:, kind] >= odds.max(axis=1))] |= BIT[name]
+        sides = words.known(codes[0].words, codes[1].words)
+        if (scores := shifts.shifted_scores(*sides, words, known.usual)) is not None:
+            low[block.first] = scores
+        bits = split.bits[block.first : block.first + len(block.rows)]
+        bits |= np.where(has(bits, "empty"), np.uint32(0), found)
+    split.stretches = shifts.find_stretches(low)
+    for stretch in split.stretches:
+        split.bits[stretch.first : stretch.last + 1] |= BIT["shifted"]
+
+
+def _wrong_languages(
+    codes: tuple[Codes, Codes], known: Knowledge, bounds: Mapping[str, float]
+) -> NDArray[np.uint32]:
+    """The bits of the problems with languages and scripts."""
+    src, tgt = (log_odds(each.trigrams, known.languages.sides) for each in codes)
+    is_swapped = (src < 0) & (tgt > 0) & (tgt - src > bounds["swapped"])
+    is_of_other = ~is_swapped & ((src < -bounds["untranslated"]) | (tgt > bounds["untranslated"]))
+    found = np.where(is_swapped, BIT["swapped"], 0) | np.where(is_of_other, BIT["untranslated"], 0)
+    for each, scripts, table in zip(codes, known.scripts, known.languages.foreign, strict=True):
+        if table is not None:
+            found |= np.where(log_odds(each.trigrams, table) > bounds["foreign"], BIT["foreign"], 0)
+        letters = each.scripts[:, 1:].sum(axis=1)
+        strange = each.scripts[:, 1:][:, ~scripts[1:]].sum(axis=1)
+        is_strange = (letters >= _LEAST_LETTERS) & (strange > bounds["script"] * letters)
+        found |= np.where(is_strange, BIT["script"], 0)
+    return found.astype(np.uint32)

@@ -1,0 +1,86 @@
+"""Find stretches of lines whose translations stand some lines further up or down."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.preparation.codes import Floats, Words, line_sums
+from nmt.preparation.word_pairs import WordPairs
+
+FARTHEST = 5
+SHIFTS = (0, *(sign * far for far in range(1, FARTHEST + 1) for sign in (1, -1)), None)
+_LARGEST_SCORE = 15  # nats of evidence of a line
+_COST = 40  # nats: evidence that a stretch needs at each of its ends
+_WINDOW = 12  # lines
+_NO_SHIFT = -4  # nats: evidence of a line that no shift fits
+_LOW = 0.4  # of the usual score of a word
+_LEAST_LINES = 5
+
+
+class Stretch(NamedTuple):
+    """Lines `first` to `last`, from 0. shift: target line i + shift translates source line i; None if no shift fits."""
+
+    first: int
+    last: int
+    shift: int | None
+
+
+def line_scores(src: Words, tgt: Words, words: WordPairs) -> Floats:
+    """The evidence that lines translate each other, in nats."""
+    gains = words.explain(src, tgt)
+    return np.asarray(line_sums(gains[0], src.lengths) + line_sums(gains[1], tgt.lengths))
+
+
+def shifted_scores(src: Words, tgt: Words, words: WordPairs, usual: float) -> NDArray[np.int8] | None:
+    """The evidence for each of `SHIFTS` [lines, shifts] in a block, or None if all lines seem to be in place.
+
+    usual: the evidence per word of lines in place. If a shift leads out of the block, there is no evidence.
+    """
+    number, window = len(src.lengths), np.ones(min(_WINDOW, len(src.lengths)))
+    found = np.zeros((number, len(SHIFTS)))
+    found[:, 0] = line_scores(src, tgt, words)
+    num_words = np.convolve(src.lengths + tgt.lengths, window, "valid")
+    if (np.convolve(found[:, 0], window, "valid") >= _LOW * usual * num_words).all():
+        return None
+    found[:, SHIFTS.index(None)] = _NO_SHIFT
+    for column, shift in enumerate(SHIFTS):
+        if shift and abs(shift) < number:
+            lines = np.arange(max(0, -shift), min(number, number - shift))
+            found[lines, column] = line_scores(src.at(lines), tgt.at(lines + shift), words)
+    return np.clip(found, -_LARGEST_SCORE, _LARGEST_SCORE).round().astype(np.int8)
+
+
+def find_stretches(blocks: Mapping[int, NDArray[np.int8]]) -> list[Stretch]:
+    """The misaligned stretches among the scores of blocks, which are numbered by their first lines, in order."""
+    runs: dict[int, list[NDArray[np.int8]]] = {}
+    end = begin = -1
+    for first, scores in blocks.items():
+        if first != end:
+            begin = first
+        runs.setdefault(begin, []).append(scores)
+        end = first + len(scores)
+    return [each for begin, run in runs.items() for each in _stretches(begin, np.concatenate(run))]
+
+
+def _stretches(begin: int, scores: NDArray[np.int8]) -> list[Stretch]:
+    """By Viterbi's algorithm: the shifts with the most evidence, less a cost per change."""
+    best = np.where(np.arange(len(SHIFTS)) > 0, -_COST, 0)
+    came_from = np.zeros(scores.shape, np.int8)
+    for line, evidence in enumerate(scores.astype(np.int64)):
+        top = int(best.argmax())
+        stays = best >= best[top] - _COST
+        came_from[line] = np.where(stays, np.arange(len(best)), top)
+        best = np.maximum(best, best[top] - _COST) + evidence
+    states, state = np.zeros(len(scores), np.int8), int(best.argmax())
+    for line in range(len(scores) - 1, -1, -1):
+        states[line] = state
+        state = int(came_from[line, state])
+    borders = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(states)]
+    return [
+        Stretch(begin + first, begin + after - 1, SHIFTS[states[first]])
+        for first, after in pairwise(borders)
+        if states[first] and after - first >= _LEAST_LINES
+    ]

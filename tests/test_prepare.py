@@ -1,0 +1,350 @@
+"""Preparation of text: damage that is made on purpose is found, sound text is kept, copies are whole."""
+
+import json
+import random
+import re
+import unicodedata
+from itertools import chain, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt.commands.prepare import examine, find_splits
+from nmt.data import grammar
+from nmt.data.corpus import read_files
+from nmt.data.find import Languages, find
+from nmt.data.formats import read_rows
+from nmt.preparation.codes import Codes
+from nmt.preparation.problems import BIT, BOUNDS, find_problems, form_of, has
+from nmt.preparation.shifts import SHIFTS, find_stretches
+from tests.commands import compose, refused, run_composed
+
+LANGS = ["data.src_lang=en", "data.tgt_lang=vi"]
+ON_BY_DEFAULT = [name for name, value in compose("prepare").rules.items() if value]
+
+
+def named(bits: int) -> set[str]:
+    return {name for name, bit in BIT.items() if bits & bit}
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "problems"),
+    [
+        ("A dog .", "Un chien .", set()),
+        (" \t", "Un chien .", {"empty"}),
+        ("Paris 2010", "Paris 2010 ", {"equal"}),
+        ("12,000 dogs in 2010", "12 000 chiens en 2010", set()),
+        ("2 dogs", "Deux chiens", set()),
+        ("12 dogs", "13 chiens", {"numbers"}),
+        ("see www.a.org.", "voir www.a.org", set()),
+        ("see http://a.org/b", "voir", {"links"}),
+        ("write to a.b@c.org", "écrire à a.b@c.com", {"links"}),
+        ("a <b>dog</b>", "un chien", {"markup"}),
+        ("a < b and c > d", "a < b et c > d", set()),
+        ("R&B; rock", "R&B ; rock", set()),
+        ("it &apos;s", "c' est", {"markup"}),
+        ("a\u200bdog", "un chien", {"characters"}),
+        ("a dog", "un\x07 chien", {"characters"}),
+        ("नमस्ते क्‍ष", "bonjour", set()),  # a joiner belongs there
+        ("caf\ufffd", "café", {"mojibake"}),
+    ],
+)
+def test_problems_of_a_pair(src, tgt, problems):
+    assert named(find_problems(src, tgt)) == problems
+
+
+SENTENCES = [
+    "Il a été à l'école « hier » — déjà.",
+    "J’étais “ému”–énervé à Xê–út",
+    "Tiếng Việt được viết bằng chữ Quốc ngữ.",
+    "Größe, Übung und Äpfel für Ä.",
+    "Καὶ ὁ λόγος ἦν πρὸς τὸν θεόν",
+    "Это уже не первый раз",
+    "私は犬です",
+    "ÃO É SÃO JOÃO, À ÉVORA Â",
+    "ça coûte 5 € ou 3 £ – Ångström",
+]
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "mac_roman", "cp1251"])
+def test_misread_text_is_mojibake_and_sound_text_is_not(sentence, encoding):
+    damaged = sentence.encode().decode(encoding, "ignore")
+    assert "mojibake" not in named(find_problems("x", sentence))
+    if encoding != "cp1251" or len(damaged) > 1.7 * len(
+        sentence
+    ):  # in cp1251 a single pair of letters may be text
+        assert "mojibake" in named(find_problems("x", damaged))
+
+
+def test_unicode_forms_are_told_apart():
+    for text, form in (("été", -1), (unicodedata.normalize("NFD", "été"), 1), ("ete", 0), ("東京", 0)):
+        assert form_of(text) == form
+
+
+def test_words_are_those_of_a_regular_expression():
+    lines = ["It's 12 o'clock — Ἀβραὰμ", "", "私は犬 dog です", "नमस्ते दुनिया!", "..."]
+    words = Codes(lines).words
+    wanted = [re.findall(r"[぀-ヿ一-鿿]|[\w\u0900-\u0963]+", line.replace("私", "私")) for line in lines]
+    wanted[2] = ["私", "は", "犬", "dog", "で", "す"]
+    assert words.lengths.tolist() == list(map(len, wanted))
+    same = Codes(["dog犬 12 It's"]).words.codes.tolist()
+    assert same[0] == words.codes[words.starts[2] + 3]
+    assert same[1] == words.codes[words.starts[2] + 2]
+    assert same[2] == words.codes[2]
+    assert len(Codes(["ab ba abc acb aab"]).words.codes) == len(
+        set(Codes(["ab ba abc acb aab"]).words.codes.tolist())
+    )
+
+
+def test_trigrams_do_not_cross_lines():
+    assert Codes(["abc", "", "d"]).trigrams.lengths.tolist() == [3, 0, 1]
+    codes = Codes(["abc", "", "d"]).trigrams.codes.tolist()
+    assert codes == [*Codes(["abc"]).trigrams.codes.tolist(), *Codes(["d"]).trigrams.codes.tolist()]
+
+
+def best_path(scores: np.ndarray, cost: float) -> list[int]:
+    """By a table of all steps, as a textbook has it."""
+    total = [[-cost * (state > 0) + scores[0, state] for state in range(scores.shape[1])]]
+    back = []
+    for line in range(1, len(scores)):
+        steps = [
+            [total[-1][a] - cost * (a != b) for a in range(scores.shape[1])] for b in range(scores.shape[1])
+        ]
+        back.append([max(range(len(row)), key=row.__getitem__) for row in steps])
+        total.append([max(row) + scores[line, b] for b, row in enumerate(steps)])
+    path = [max(range(scores.shape[1]), key=total[-1].__getitem__)]
+    for row in reversed(back):
+        path.append(row[path[-1]])
+    return path[::-1]
+
+
+def test_stretches_are_the_best_path():
+    draw = np.random.default_rng(2)
+    for _ in range(5):
+        scores = draw.normal(-6, 3, (120, len(SHIFTS)))
+        first, last, state = 30, 89, int(draw.integers(1, len(SHIFTS)))
+        scores[:, 0] += 16
+        scores[first : last + 1, 0] -= 16
+        scores[first : last + 1, state] += 16
+        scores = scores.round().clip(-15, 15).astype(np.int8)
+        path = best_path(scores.astype(float), 40)
+        [stretch] = find_stretches({500: scores[:60], 560: scores[60:]})
+        inside = [500 + line for line, each in enumerate(path) if each]
+        assert (stretch.first, stretch.last, stretch.shift) == (inside[0], inside[-1], SHIFTS[state])
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[tuple[str, str]]:
+    """Sentences of the built-in grammar, none twice, with names and numbers of their own."""
+    corpus = grammar.corpus(num_train=2400, num_val=1, num_test=1, min_words=4, max_words=14, seed=3)["train"]
+    return list(dict.fromkeys((pair.en, pair.vi) for pair in corpus))
+
+
+def write(folder: Path, rows: list[tuple[str, str]], split: str = "train") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, lang in enumerate(("en", "vi")):
+        text = "".join(f"{row[side]}\n" for row in rows)
+        (folder / f"{split}.{lang}").write_text(text, "utf-8", newline="\n")
+    return folder
+
+
+def examined(folder: Path):
+    splits = find_splits(compose("prepare", f"data.path={folder}", *LANGS).data)
+    examine(splits, BOUNDS, 1)
+    return splits
+
+
+def cut(line: str) -> str:
+    words = line.split()
+    return " ".join(words[: len(words) // 2])
+
+
+def german(seed: int) -> str:
+    """Words of a third language in any order."""
+    words = "das Haus ist nicht groß und der alte Hund schläft schon seit gestern auf dem Boden während Kinder essen"
+    return " ".join(random.Random(seed).choices(words.split(), k=8))
+
+
+DAMAGE = {
+    "swapped": lambda src, tgt: (tgt, src),
+    "untranslated": lambda src, tgt: (src, f"{src} {src}"),
+    "foreign": lambda src, tgt: (src, german(len(src) * 1000 + len(tgt))),
+    "mojibake": lambda src, tgt: (src, tgt.encode().decode("cp1252", "ignore")),
+    "truncated": lambda src, tgt: (src, cut(tgt)),
+}
+
+
+@pytest.fixture(scope="module")
+def clean(pairs, tmp_path_factory):
+    """The findings in the sound text."""
+    return examined(write(tmp_path_factory.mktemp("clean"), pairs))[-1]
+
+
+def test_sound_text_is_kept(clean, pairs):
+    assert len(clean.bits) == len(pairs)
+    assert has(clean.bits, *ON_BY_DEFAULT).mean() <= 0.005
+    assert not clean.stretches
+
+
+@pytest.mark.parametrize(
+    "kind", ["swapped", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(DAMAGE)[1:])]
+)
+def test_damage_of_a_fifth_of_the_lines_is_found(kind, pairs, clean, tmp_path):
+    bad = np.zeros(len(pairs), bool)
+    bad[random.Random(5).sample(range(len(pairs)), len(pairs) // 5)] = True
+    rows = [DAMAGE[kind](*row) if is_bad else row for row, is_bad in zip(pairs, bad, strict=True)]
+    [found] = examined(write(tmp_path, rows))
+    assert has(found.bits[bad], kind).mean() >= 0.9
+    assert has(found.bits[~bad], *ON_BY_DEFAULT).mean() <= 0.06
+
+
+@pytest.mark.parametrize("shift", [1, pytest.param(-2, marks=pytest.mark.slow)])
+def test_shifted_stretches_are_found_and_named(shift, pairs, tmp_path):
+    first, last = 700, 1150
+    targets = [tgt for _, tgt in pairs]
+    targets[first:last] = np.roll(np.array(targets[first:last], object), shift).tolist()
+    [found] = examined(write(tmp_path, [(src, tgt) for (src, _), tgt in zip(pairs, targets, strict=True)]))
+    [stretch] = found.stretches
+    assert stretch.shift == shift
+    assert abs(stretch.first - first) <= 5
+    assert abs(stretch.last - last) <= 5
+
+
+def test_repeated_and_held_out_pairs(pairs, tmp_path):
+    src, tgt = pairs[7]
+    longer = max(pairs[:200], key=lambda pair: len(pair[0].split()))
+    near = " ".join(["Xy", *longer[0].upper().split()[1:]]) + " !"
+    rows = [*pairs[:200], pairs[3], (pairs[4][0], "khác"), ("", "gì"), (near, "gì")]
+    write(tmp_path, [*pairs[300:303], (src, tgt), longer], "val")
+    write(tmp_path, rows)
+    train = examined(tmp_path)[-1]
+    assert np.flatnonzero(has(train.bits, "duplicate")).tolist() == [200]
+    assert np.flatnonzero(has(train.bits, "targets")).tolist() == [201]
+    assert np.flatnonzero(has(train.bits, "empty")).tolist() == [202]
+    assert {7, pairs.index(longer)} == set(np.flatnonzero(has(train.bits, "held_out")))
+    assert {7, pairs.index(longer), 203} <= set(np.flatnonzero(has(train.bits, "near")).tolist())
+
+
+def read(folder: Path, split: str, columns=None) -> list:
+    languages = Languages("en", "vi", columns)
+    files = find(folder, split, languages)
+    return list(read_rows(files.shards, languages))
+
+
+def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
+    text, output = tmp_path / "text", tmp_path / "made" / "copy"
+    write(text, [*pairs[:300], pairs[0], ("same", "same"), ("", "x"), pairs[400]])
+    write(text, [pairs[400], pairs[401], pairs[401]], "test_2016")
+    ended = run_composed(
+        *("prepare", f"data.path={text}", *LANGS, f"output={output}", "rules.equal=false"),
+        *(f"report={tmp_path / 'r.json'}", f"page={tmp_path / 'p.html'}"),
+    )
+    assert ended.status == 0, ended.err
+    assert read(output, "train") == [*pairs[:300], ("same", "same")]
+    for lang in ("en", "vi"):
+        assert (output / f"test_2016.{lang}").read_bytes() == (text / f"test_2016.{lang}").read_bytes()
+    dropped = [line.split("\t") for line in (output / "dropped.tsv").read_text().splitlines()[1:]]
+    assert dropped == [["line 301", "duplicate"], ["line 303", "empty"], ["line 304", "held_out"]]
+    report = json.loads((tmp_path / "r.json").read_text("utf-8"))
+    assert report["copy"] == {"train": 301, "duplicate": 1, "empty": 1, "held_out": 1}
+    assert report["splits"]["train"]["pairs"] == 304
+    [example] = report["splits"]["train"]["problems"]["duplicate"]["examples"]
+    assert example == {"place": "line 301", "src": pairs[0][0], "tgt": pairs[0][1]}
+    assert "duplicate: 1 (0.33%)" in ended.out
+    page = (tmp_path / "p.html").read_text("utf-8")
+    assert page.count("<img ") == 2
+    assert "<script" not in page
+    assert "http:" not in re.sub(r'"data:[^"]*"', "", page)
+
+
+def test_a_folder_without_splits_is_split_by_blocks(pairs, tmp_path):
+    rows = [{"en": src, "vi": tgt, "alignment": "0-0"} for src, tgt in pairs[:800]]
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    made = []
+    for name in ("a", "b"):
+        ended = run_composed(
+            "prepare", f"data.path={tmp_path / 'text'}", *LANGS, f"output={tmp_path / name}", "seed=4"
+        )
+        assert ended.status == 0, ended.err
+        made.append({split: read(tmp_path / name, split) for split in ("train", "val", "test")})
+    assert made[0] == made[1]
+    assert sorted(chain(*made[0].values())) == sorted((*pair, "0-0") for pair in pairs[:800])
+    places = {pair: number for number, pair in enumerate(pairs)}
+    for split in ("val", "test"):
+        lines = [places[row[:2]] for row in made[0][split]]
+        assert len(lines) == 40
+        assert sum(after - before != 1 for before, after in pairwise(lines)) <= 1
+    splits = read_files(tmp_path / "a", src_lang="en", tgt_lang="vi", cache_dir=tmp_path / "cache")
+    assert {name: len(each) for name, each in splits.items()} == {"train": 720, "val": 40, "test": 40}
+
+
+def test_links_keep_their_direction(pairs, tmp_path):
+    """In the files, i counts words of the language that comes first in data.columns."""
+    write(tmp_path / "text", [("a b", "x"), *pairs[:30]])
+    (tmp_path / "text" / "train.align").write_text("0-1\n" + "0p0\n" * 30)
+    ended = run_composed(
+        *(
+            "prepare",
+            f"data.path={tmp_path / 'text'}",
+            *LANGS,
+            "data.columns=[vi,en]",
+            f"output={tmp_path / 'copy'}",
+        ),
+    )
+    assert ended.status == 0, ended.err
+    columns = ("vi", "en")
+    kept = [row for split in ("train", "val", "test") for row in read(tmp_path / "copy", split, columns)]
+    assert sorted(kept) == sorted(read(tmp_path / "text", "train", columns))
+
+
+def test_languages_without_spaces_are_counted_in_characters(tmp_path):
+    for lang, text in (("en", "a dog\n"), ("zh", "一只狗\n")):
+        (tmp_path / f"train.{lang}").write_text(text, "utf-8")
+    ended = run_composed("prepare", f"data.path={tmp_path}", "data.src_lang=en", "data.tgt_lang=zh")
+    assert "zh: 3 characters, 3 characters; Han or Kana 100.0%" in ended.out
+    assert "train: 1 pairs" in ended.out
+
+
+def test_blank_lines_are_only_blank(tmp_path):
+    write(tmp_path, [("", " ")] * 1200)
+    [found] = examined(tmp_path)
+    assert set(found.bits.tolist()) == {int(BIT["empty"])}
+    refused(
+        run_composed("prepare", f"data.path={tmp_path}", *LANGS, f"output={tmp_path}x"), "no pair", "rules."
+    )
+    assert not Path(f"{tmp_path}x").exists()
+
+
+FAULTS = {
+    "no folder": (["data.path=nowhere"], ["nowhere", "data.path"]),
+    "no text": (["data.path={made}"], ["train", "it is empty"]),
+    "lines differ": (["data.path={uneven}"], ["train.en has 2", "train.vi has 1"]),
+    "binary": (["data.path={binary}"], ["train.vi, line 1", "UTF-8"]),
+    "within": (["data.path={text}", "output={text}/new"], ["output=", "data.path="]),
+    "the text itself": (["data.path={text}", "output={text}"], ["output=", "data.path="]),
+    "around": (["data.path={text}", "output={text}/.."], ["output=", "data.path="]),
+    "not empty": (["data.path={text}", "output={uneven}"], ["output=", "not empty"]),
+    "a bound of a rule without one": (["data.path={text}", "rules.empty=3"], ["rules.empty=3"]),
+    "a small bound": (["data.path={text}", "rules.ratio=0.5"], ["rules.ratio=0.5"]),
+    "an unknown rule": (["data.path={text}", "rules.rato=2"], ["rules.rato"]),
+    "few pairs": (["data.path={text}", "output={made}"], ["2 pairs", "val and test"]),
+    "no JSON": (["data.path={text}", "report=r.txt"], ["report=", ".json"]),
+}
+
+
+@pytest.mark.parametrize(("overrides", "fragments"), FAULTS.values(), ids=FAULTS)
+def test_faults_are_one_line(overrides, fragments, tmp_path):
+    places = {name: tmp_path / name for name in ("text", "uneven", "binary", "made")}
+    write(places["text"], [("a", "x"), ("b", "y")])
+    write(places["uneven"], [("a", "x")])
+    (places["uneven"] / "train.en").write_text("a\nb\n")
+    write(places["binary"], [("a", "x")])
+    (places["binary"] / "train.vi").write_bytes(bytes([0xFF, 0xFE, 0x0A]))
+    places["made"].mkdir()
+    given = [each.format(**places) for each in overrides]
+    refused(run_composed("prepare", *given, *LANGS), *fragments)
+    assert not list(places["made"].iterdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(places)
