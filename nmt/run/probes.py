@@ -8,7 +8,6 @@ from itertools import product
 from typing import Any
 
 from nmt import metrics
-from nmt.alignment import choose_units
 
 SCORES = ("bleu", "chrf")
 SEED, MISSPELT = 1, 0.1  # share of the words of four letters or more
@@ -52,12 +51,8 @@ def make_probes(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[Any]]:
         name: [(change(src), compare(ref), compare(out)) for src, ref, out in rows if change(src) != src]
         for name, (change, compare) in CHANGES.items()
     }
-    joined = [tuple(map(_join, *pair)) for pair in zip(rows[::2], rows[1::2], strict=False)]
+    joined = [tuple(map("{} {}".format, *pair)) for pair in zip(rows[::2], rows[1::2], strict=False)]
     return {**found, "two_sentences": joined, "single_words": [(*each, "") for each in word_pairs(rows)]}
-
-
-def _join(first: str, second: str) -> str:
-    return f"{first}{'' if choose_units(first, 'auto') == 'mixed' else ' '}{second}"
 
 
 def word_pairs(rows: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
