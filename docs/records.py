@@ -284,6 +284,26 @@ def readme_results() -> str:
     return align_columns(lines)
 
 
+def how_long() -> str:
+    """Size, minutes and score of trainings on one core that had little else to do."""
+    chosen = (
+        ("built-in en→vi, 20,000 short", "muon_builtin", "`optimizer=muon trainer.max_epochs=3`"),
+        ("Multi30k de→en, 29,000 short", "speedrun_parts", "`experiment=multi30k_speedrun`, two epochs"),
+        ("Multi30k de→en, 29,000 short", "diversification", "`experiment=multi30k_gru_muon`"),
+        ("Multi30k de→en, 29,000 short", "multi30k_wide", "`experiment=multi30k_gru_wide`, bfloat16"),
+        ("EVBNews en→vi, 42,367 of news", "evbnews", "half the width of the next row"),
+        ("EVBNews en→vi, 42,367 of news", "evbnews_wide", "`experiment=evbnews_en_vi_wide`, bfloat16"),
+    )
+    lines = [["training pairs", "settings", "parameters", "steps", "minutes", "BLEU"]]
+    for pairs, record, settings in chosen:
+        run = load(record)["runs"][0]
+        size, minutes = f"{run['num_parameters'] / 1e6:.1f}M", f"{run['seconds'] / 60:.0f}"
+        lines.append(
+            [pairs, settings, size, f"{run['steps']:,}", minutes, within(run["bleu"], run["bleu_ci"])]
+        )
+    return align_columns(lines)
+
+
 def readme_toolkits() -> str:
     """Five rows at most."""
     left_out = ("general, input feeding", "beam 5, GRU Bahdanau")
@@ -332,6 +352,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "growth_vocabularies": lambda: growth("vocabularies"),
     "growth_corpora": lambda: growth("corpora"),
     "growth_origin": growth_origin,
+    "how_long": how_long,
     "readme_results": readme_results,
     "readme_toolkits": readme_toolkits,
 }
