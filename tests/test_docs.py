@@ -267,6 +267,15 @@ def test_a_chapters_notebook_is_its_markdown_with_results(chapter):
     assert chapter.with_suffix(".ipynb").stat().st_size < source["MOST_BYTES"] == 500_000
 
 
+def test_every_key_of_the_settings_has_its_own_anchor():
+    for page in (ROOT / "docs/reference/settings").glob("*.md"):
+        text = page.read_text("utf-8")
+        anchors = re.findall(r'^\| <a id="([^"]+)"></a>`', text, re.MULTILINE)
+        assert len(anchors) == len(set(anchors)) == len(re.findall(r"^\| (?:<.*>)?`", text, re.MULTILINE)), (
+            page
+        )
+
+
 def test_every_record_says_where_it_comes_from():
     for file in (ROOT / "docs/results").glob("*.json"):
         record = json.loads(file.read_text("utf-8"))
