@@ -25,6 +25,11 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def reason_of(error: BaseException) -> str:
+    """The start of an error's message as a single line; its type if it has none."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 class UserError(ValueError):
     """A fault in the user's input (a file, a line, a setting). Its message is a line that names the remedy."""
 

@@ -25,7 +25,7 @@ from nmt.data.cache import cached_dataset
 from nmt.data.find import ALIASES, Files, Languages, find, missing_split_error
 from nmt.data.formats import Row
 from nmt.data.streaming import TextStream
-from nmt.errors import UserError
+from nmt.errors import UserError, reason_of
 from nmt.lines import digest_file, read_lines
 
 _READER_VERSION = 4  # raise it when the same files give other rows
@@ -280,28 +280,7 @@ def read_hub(
     languages = Languages(str(src_lang), str(tgt_lang))
     if only_cached and (not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) or Path(name).exists()):
         raise UserError(f"data.name={name} is no data set of the Hub, OWNER/NAME: give data.path=DIR")
-    settings: tuple[Any, ...] = datasets.config, huggingface_hub.constants
-    before = [each.HF_HUB_OFFLINE for each in settings]
-    try:
-        if only_cached or not _reaches_hub():  # read the cache: the client would try for 25 s
-            for each in settings:
-                each.HF_HUB_OFFLINE = True
-        loaded = datasets.load_dataset(name, config, cache_dir=str(cache_dir))
-    except Exception as error:  # the network stack raises many unrelated types
-        if only_cached:
-            raise UserError(
-                f"the run was trained on {name} of the Hub, which {cache_dir} has not: a run fetches nothing; "
-                f"give data.path=DIR or data.cache_dir=DIR, or name the data: data.name={name} if you resume, "
-                "else data=NAME"
-            ) from error
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(
-            f"cannot load {name} from the Hub ({reason}): set data.path=DIR to read a local copy, or "
-            "data.config=NAME where it has several configurations"
-        ) from error
-    finally:
-        for each, value in zip(settings, before, strict=True):
-            each.HF_HUB_OFFLINE = value
+    loaded = _load_hub(name, config, cache_dir, only_cached)
     result = {}
     for split in splits:
         for alias in ALIASES.get(split, (split,)):
@@ -313,6 +292,31 @@ def read_hub(
     if not result or ("train" in splits and "train" not in result):
         raise UserError(f"{name} has no {splits[0]} split; its splits are {', '.join(map(str, loaded))}")
     return result
+
+
+def _load_hub(name: str, config: str | None, cache_dir: str | Path, only_cached: bool) -> Any:
+    """The splits of a data set, by the names that they have on the Hub. Raises UserError."""
+    settings: tuple[Any, ...] = datasets.config, huggingface_hub.constants
+    before = [each.HF_HUB_OFFLINE for each in settings]
+    try:
+        if only_cached or not _reaches_hub():  # read the cache: the client would try for 25 s
+            for each in settings:
+                each.HF_HUB_OFFLINE = True
+        return datasets.load_dataset(name, config, cache_dir=str(cache_dir))
+    except Exception as error:  # the network stack raises many unrelated types
+        if only_cached:
+            raise UserError(
+                f"the run was trained on {name} of the Hub, which {cache_dir} has not: a run fetches nothing; "
+                f"give data.path=DIR or data.cache_dir=DIR, or name the data: data.name={name} if you resume, "
+                "else data=NAME"
+            ) from error
+        raise UserError(
+            f"cannot load {name} from the Hub ({reason_of(error)}): set data.path=DIR to read a local copy, or "
+            "data.config=NAME where it has several configurations"
+        ) from error
+    finally:
+        for each, value in zip(settings, before, strict=True):
+            each.HF_HUB_OFFLINE = value
 
 
 def _reaches_hub() -> bool:

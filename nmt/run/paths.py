@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from nmt.atomic import check_folder, read_at_most, replace_file
 from nmt.checkpoint import checkpoints_of, find_checkpoint
 from nmt.config.types import as_list, flat, say
-from nmt.errors import UserError, WriteError
+from nmt.errors import UserError, WriteError, reason_of
 from nmt.lines import opener
 
 log = logging.getLogger(__name__)
@@ -56,10 +56,10 @@ def load_config(directory: Path) -> DictConfig:
     except UserError:
         raise
     except (OmegaConfBaseException, OSError, ValueError, AttributeError, RecursionError) as error:
-        raise UserError(f"{file} is broken: {' '.join(str(error).split())[:300]}") from error
+        raise UserError(f"{file} is broken: {reason_of(error)}") from error
     except Exception as error:
         if type(error).__module__.startswith("yaml"):
-            raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+            raise UserError(f"{file} is not YAML: {reason_of(error)}") from error
         raise
     assert isinstance(config, DictConfig)
     return config

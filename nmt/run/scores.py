@@ -10,7 +10,7 @@ from typing import Any
 from nmt import metrics
 from nmt.atomic import json_text, read_at_most, write_together
 from nmt.config.types import check_value, say
-from nmt.errors import UserError
+from nmt.errors import UserError, reason_of
 from nmt.run.paths import score_files
 from nmt.run.translation import Translation
 
@@ -26,7 +26,7 @@ def read_scores(file: Path) -> dict[str, Any]:
         check_value(dict[str, Any], scores, "scores")
         check_value(list[str], scores.get("ensemble", []), "scores.ensemble")
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{file} is broken ({' '.join(str(error).split())[:200]})") from error
+        raise UserError(f"{file} is broken ({reason_of(error)})") from error
     return scores
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt import distributed
 from nmt.checkpoint import is_plain
-from nmt.errors import UserError
+from nmt.errors import UserError, reason_of
 from nmt.training.callbacks.randomness import random_state, set_random_state
 
 _MOST_SECONDS = 1e12  # limit on seconds of training and other finite numbers, which are far smaller
@@ -27,7 +27,7 @@ def sound(file: str | Path) -> Iterator[None]:
     except UserError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        reason = f"{type(error).__name__}: {reason_of(error)}"
         raise UserError(f"{file} holds no state to go on from ({reason})") from error
 
 
