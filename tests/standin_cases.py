@@ -17,9 +17,10 @@ from nmt.data.batching import Batch, collate
 from nmt.decoding.forced import force_decode
 from nmt.layers.dropout import Dropout
 from nmt.models.ensemble import EnsembleTranslator
+from nmt.run.paths import load_config
 from nmt.training.module import TranslationModule
+from nmt.training.resume import resume_run
 from nmt.training.schedules import constant
-from nmt.training.train import resume_run
 from nmt.training.train import train as run_training
 from tests.searches import search
 from tests.standin import DEVICE, NAME, DeviceTensor, waits
@@ -265,7 +266,7 @@ def test_a_run_on_a_device_goes_on_from_between_two_logged_steps(tmp_path):
     for name, steps in {"whole": 5, "parts": 3}.items():
         train(tmp_path / name, *shared, f"trainer.max_steps={steps}")
     changes = [f"resume={tmp_path / 'parts'}", *THERE, "trainer.max_steps=5"]  # a run brings no strategy
-    resume_run(compose(*changes), changes)
+    resume_run(compose(*changes), load_config(tmp_path / "parts"), changes)
     whole, parts = (
         torch.load(tmp_path / name / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)
         for name in ("whole", "parts")

@@ -19,7 +19,7 @@ from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.aligning import AligningModel
 from nmt.run.run import Run, open_run
-from nmt.training import resume
+from nmt.training import changes
 from nmt.training.callbacks import ExponentialMovingAverage, validation_scores
 from nmt.training.callbacks.ema import decay_after, update
 from nmt.training.module import TranslationModule
@@ -351,8 +351,8 @@ def test_what_is_averaged_cannot_change_in_a_run_that_goes_on():
         with pytest.raises(
             UserError, match=rf"averaging\.\w+ cannot change in a run that goes on: .*{message}"
         ):
-            resume.apply_changes(stored, wanted, [key], written={})
-    assert resume.apply_changes({}, {"averaging": None}, ["averaging"], written={})[1] == []
+            changes.apply_changes(stored, wanted, [key], written={})
+    assert changes.apply_changes({}, {"averaging": None}, ["averaging"], written={})[1] == []
 
 
 @pytest.mark.slow

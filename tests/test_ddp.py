@@ -26,7 +26,8 @@ from nmt.data import grammar
 from nmt.data.batching import TokenBatchSampler
 from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
-from nmt.training import launch
+from nmt.run.paths import load_config
+from nmt.training import launch, resume
 from nmt.training.callbacks import Interrupted
 from nmt.training.module import TranslationModule
 from tests.commands import last_of_each
@@ -115,7 +116,8 @@ def train(
 
 def go_on(run_dir: Path, *overrides: str, number: int) -> list[int]:
     def function() -> None:
-        train_module.resume_run(compose([*DDP, "name=other", f"resume={run_dir}", *overrides]), [*overrides])
+        cfg = compose([*DDP, "name=other", f"resume={run_dir}", *overrides])
+        resume.resume_run(cfg, load_config(run_dir), [*overrides])
 
     return in_processes(function, log_file(run_dir), number)
 

@@ -26,7 +26,7 @@ from nmt.errors import UserError
 from nmt.run.observations import read_validations
 from nmt.run.paths import load_config
 from nmt.run.provenance import commands_of, note_command
-from nmt.training import resume
+from nmt.training import changes, resume
 from nmt.training import train as train_module
 from nmt.training.callbacks import Interrupted, ScoreValidation
 from nmt.training.module import TranslationModule
@@ -109,7 +109,10 @@ def in_child(function: Callable[[], None], log: Path) -> int:
         sys.stdout = sys.stderr = file
         logging.basicConfig(level=logging.INFO, stream=file, force=True)
         train_module.silence_warnings()
-        train_module.score = lambda *_, **__: ("test", {})  # what is scored is another test's matter
+        train_module.score = resume.score = lambda *_, **__: (
+            "test",
+            {},
+        )  # what is scored is another test's matter
         try:
             function()
         except Interrupted as interrupted:
@@ -135,7 +138,7 @@ def train(run_dir: Path, overrides: list[str], sabotage: Callable[[], None] = la
 def go_on(run_dir: Path, *overrides: str) -> int:
     def function() -> None:
         given = [f"resume={run_dir}", f"data.cache_dir={run_dir.parent / 'cache'}", *overrides]
-        train_module.resume_run(compose(["name=other", *given]), given)
+        resume.resume_run(compose(["name=other", *given]), load_config(run_dir), given)
 
     return in_child(function, run_dir.parent / f"{run_dir.name}.log")
 
@@ -326,9 +329,9 @@ def test_the_checkpoint_that_is_resumed_does_not_stay_in_memory(whole, monkeypat
 
     load_checkpoint = resume.load_checkpoint
     monkeypatch.setattr(resume, "load_checkpoint", load)
-    monkeypatch.setattr(train_module, "train", lambda *_, **__: watched.append(watched[0]()))
+    monkeypatch.setattr(resume, "train", lambda *_, **__: watched.append(watched[0]()))
     overrides = [f"resume={whole}", "trainer.max_epochs=9"]
-    train_module.resume_run(compose([*overrides, "name=other"]), overrides)
+    resume.resume_run(compose([*overrides, "name=other"]), load_config(whole), overrides)
     assert watched[1:] == [None]
 
 
@@ -569,14 +572,14 @@ STORED: dict[str, Any] = {
 def test_what_may_change_is_said():
     wanted = {"trainer": {"max_epochs": 12}, "data": {"path": "/e"}, "callbacks": {}}
     keys = ["trainer.max_epochs", "data.path", "callbacks.early_stopping"]
-    config, lines = resume.apply_changes(STORED, wanted, keys, written=wanted)
+    config, lines = changes.apply_changes(STORED, wanted, keys, written=wanted)
     assert lines == [
         "callbacks.early_stopping.patience: 3 -> nothing",
         "data.path: /d -> /e",
         "trainer.max_epochs: 6 -> 12",
     ]
     assert config["data"]["path"] == "/e"
-    assert resume.stretches_schedule(STORED, config)
+    assert changes.stretches_schedule(STORED, config)
     assert STORED["trainer"]["max_epochs"] == 6
 
 
@@ -606,7 +609,7 @@ def test_the_command_of_a_run_says_how_it_was_resumed(tmp_path):
 )
 def test_what_would_make_another_run_is_refused(wanted, key, message):
     with pytest.raises(UserError, match=message):
-        resume.apply_changes(STORED, wanted, [key], written=wanted)
+        changes.apply_changes(STORED, wanted, [key], written=wanted)
 
 
 def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way():
@@ -626,7 +629,7 @@ def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way(
         callbacks["score"] = {"metrics": {"bleu": {"lowercase": False}}}
         return {"metrics": {"bleu": {"lowercase": False}}, "callbacks": callbacks}
 
-    config, lines = resume.apply_changes(stored("val/bleu"), wanted, keys, written=written)
+    config, lines = changes.apply_changes(stored("val/bleu"), wanted, keys, written=written)
     assert config["callbacks"]["early_stopping"]["monitor"] == "val/chrf"
     assert "callbacks.early_stopping.monitor: val/bleu -> val/chrf" in lines
     # What validations are compared by stays.
@@ -634,15 +637,15 @@ def test_what_refers_to_a_changed_setting_follows_it_unless_it_went_its_own_way(
     assert config["metrics"]["bleu"]["lowercase"] is True
     own = {"callbacks": {"score": {"metrics": written["metrics"]}}}
     with pytest.raises(UserError, match=r"callbacks\.score\.metrics\.bleu\.lowercase cannot change"):
-        resume.apply_changes(stored("x"), own, ["callbacks.score.metrics.bleu.lowercase"], written={})
+        changes.apply_changes(stored("x"), own, ["callbacks.score.metrics.bleu.lowercase"], written={})
     with pytest.raises(UserError, match=r"callbacks\.score\.metrics\.macro_f1 cannot change"):
-        resume.apply_changes(
+        changes.apply_changes(
             stored("x"),
             {"callbacks": {"score": {"metrics": {"macro_f1": 1}}}},
             ["callbacks.score.metrics.macro_f1"],
             written={},
         )
-    config, _ = resume.apply_changes(stored("val/loss"), wanted, keys, written=written)
+    config, _ = changes.apply_changes(stored("val/loss"), wanted, keys, written=written)
     assert config["callbacks"]["early_stopping"]["monitor"] == "val/loss"
 
 
@@ -662,12 +665,12 @@ def test_a_group_that_is_chosen_anew_takes_its_defaults_from_the_stored_run():
         "metrics": {},
     }
     cfg = compose(["resume=RUN", "name=other", "metrics=translation", "decoding=greedy"])
-    resume.settle_defaults(cfg, stored, ["resume", "metrics", "decoding"])
+    changes.settle_defaults(cfg, stored, ["resume", "metrics", "decoding"])
     wanted = OmegaConf.to_container(cfg.metrics, resolve=True)
     assert (wanted["bleu"]["tokenize"], wanted["bleu"]["lowercase"]) == ("zh", True)
     assert (cfg.decoding.beam_size, cfg.decoding.max_length_ratio) == (1, 3.5)
     cfg = compose(["resume=RUN", "name=other", "data.tgt_lang=de", "decoding.max_length_ratio=2"])
-    resume.settle_defaults(cfg, stored, ["data.tgt_lang", "decoding.max_length_ratio"])
+    changes.settle_defaults(cfg, stored, ["data.tgt_lang", "decoding.max_length_ratio"])
     assert (cfg.data.tgt_lang, cfg.decoding.max_length_ratio) == ("de", 2)
 
 
@@ -693,7 +696,7 @@ def test_why_a_run_has_ended(checkpoint, patience, reason):
 
 
 def test_a_run_directory_that_moved_takes_its_paths_along():
-    config = resume.move_paths(STORED | {"near": "/a/runner", "list": ["/a/run/x"]}, "/a/run", "/b")
+    config = changes.move_paths(STORED | {"near": "/a/runner", "list": ["/a/run/x"]}, "/a/run", "/b")
     assert config["callbacks"]["pictures"]["directory"] == "/b/alignments"
     assert (config["run_dir"], config["near"], config["list"]) == ("/b", "/a/runner", ["/b/x"])
 

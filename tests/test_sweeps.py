@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt.commands import entry
 from nmt.config.types import key_of
-from nmt.training import resume
+from nmt.training import changes
 from tests.commands import ROOT, call, compose, refused, run, run_composed
 from tests.test_trackers import TINY
 
@@ -110,4 +110,4 @@ def test_the_script_for_slurm_starts_a_run_on_all_machines_and_goes_on_with_it_u
         for each, resolve in ((stored, True), (wanted, True), (wanted, False))
     )
     keys.remove("resume")
-    assert resume.apply_changes(kept, asked, keys, written=written) == (kept, [])
+    assert changes.apply_changes(kept, asked, keys, written=written) == (kept, [])

@@ -22,7 +22,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from nmt.errors import UserError
 from nmt.training.callbacks import TensorBoard, trackers
 from nmt.training.scoring import by_interest
-from nmt.training.train import make_loggers
+from nmt.training.trainer import make_loggers
 from tests.commands import ROOT, compose, refused, run, run_composed
 from tests.test_ddp import free_port
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.composing import CONFIGS
 from nmt.environment import launch_rank
@@ -74,18 +74,16 @@ def arguments_for_training(arguments: list[str]) -> list[str]:
         raise UserError(f"{given[-1]}: one run is resumed at a time, without -m")
     named = {each.partition("=")[0] for each in arguments}
     directory = Path(given[-1].removeprefix("resume=").strip("'\""))
-    brought = [each for each in stored_choices(directory) if each.partition("=")[0] not in named]
+    stored = stored_choices(load_config(directory)) if (directory / "config.yaml").is_file() else []
+    brought = [each for each in stored if each.partition("=")[0] not in named]
     return brought + [
         f"++{each}" if "." in each.split("=")[0] and each[0].isalpha() and "=" in each else each
         for each in arguments
     ]
 
 
-def stored_choices(directory: Path) -> list[str]:
+def stored_choices(stored: DictConfig) -> list[str]:
     """The stored choices of a run in the groups logger, callbacks and trainer, as overrides."""
-    if not (directory / "config.yaml").is_file():
-        return []
-    stored = load_config(directory)
     loggers = stored.logger if OmegaConf.is_dict(stored.get("logger")) else {}
     files = {name: CONFIGS / "logger" / f"{name}.yaml" for name in loggers if loggers[name] is not None}
     known = [str(name) for name, file in files.items() if file.is_file()]

@@ -18,9 +18,10 @@ from nmt.commands.run_names import agree_on, stored_choices
 from nmt.config.commands import check_settings
 from nmt.environment import launch_rank
 from nmt.errors import UserError, WriteError
-from nmt.run.paths import claim_directory
+from nmt.run.paths import claim_directory, load_config
 from nmt.training.callbacks import Interrupted
-from nmt.training.train import resume_run, silence_warnings, train
+from nmt.training.resume import resume_run
+from nmt.training.train import silence_warnings, train
 
 
 def main(cfg: DictConfig) -> float | None:
@@ -30,9 +31,10 @@ def main(cfg: DictConfig) -> float | None:
         try:
             if cfg.resume is None:
                 return train(cfg).get("best")
-            brought = stored_choices(run_dir)
+            stored = load_config(run_dir)
+            brought = stored_choices(stored)  # by `arguments_for_training`
             given = [each for each in HydraConfig.get().overrides.task if each not in brought]
-            resume_run(cfg, given, lambda each: check_settings(each, "train"))
+            resume_run(cfg, stored, given, lambda each: check_settings(each, "train"))
             return None
         except (Interrupted, KeyboardInterrupt) as ended:
             if launch_rank() == 0 and has_checkpoints(run_dir):

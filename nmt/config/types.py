@@ -25,7 +25,7 @@ class ConfigGroup(NamedTuple):
     """A group of choices, `configs/NAME/*.yaml`.
 
     recorded: the choice is stored with a run. in_name: it is part of a run's name. changeable: a resumed run may change
-    its settings, except `resume.FIXED`.
+    its settings, except `changes.FIXED`.
     """
 
     name: str

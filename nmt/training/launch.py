@@ -1,4 +1,4 @@
-"""Starting and ending the processes of a run together, under Lightning, torchrun or SLURM."""
+"""Starting and ending the processes of a run together, under Lightning, torchrun or SLURM, and their errors."""
 
 import os
 import signal
@@ -9,8 +9,11 @@ from datetime import timedelta
 import lightning as L
 import torch.distributed as dist
 from lightning.fabric.plugins.environments import ClusterEnvironment, LightningEnvironment
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from omegaconf import DictConfig
 
 from nmt.errors import UserError
+from nmt.training.memory import is_out_of_memory
 
 _LONGEST_WAIT = timedelta(days=7)  # while rank 0 prepares the data: torch's default is half an hour
 
@@ -69,6 +72,41 @@ def end_children(trainer: L.Trainer) -> None:
     kill = getattr(trainer.strategy.launcher, "kill", None)
     if kill is not None:
         kill(getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows SIGTERM does the same
+
+
+@contextmanager
+def errors_of_training(cfg: DictConfig, trainer: L.Trainer) -> Iterator[None]:
+    """End the run's other processes after an error, and raise UserError for errors that the user can fix."""
+    try:
+        yield
+    except SystemExit as end:  # Lightning's reaction to an interrupt
+        raise KeyboardInterrupt from end
+    except Exception as error:
+        end_children(trainer)
+        if advice := advise(error, cfg, trainer):
+            raise UserError(advice) from error
+        raise
+
+
+def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
+    """Advice for errors that the user can fix; None for others."""
+    if isinstance(error, MisconfigurationException):
+        return f"trainer: {error}"
+    if isinstance(error, ValueError) and "`val_check_interval`" in str(error):
+        return (
+            f"trainer.val_check_interval={cfg.trainer.val_check_interval}: an epoch has only "
+            f"{trainer.num_training_batches:.0f} batches; give fewer, or trainer.check_val_every_n_epoch=null "
+            "beside it to count batches over epochs"
+        )
+    if is_out_of_memory(error):
+        return (
+            f"memory ran out at step {trainer.global_step}, though the largest batch had fitted at the start: "
+            "see in TensorBoard whether train/memory grows, and what else runs here; "
+            f"go on with resume={cfg.run_dir}, or lower data.max_tokens={cfg.data.max_tokens} in a new run"
+        )
+    if has_lost_another(error):
+        return f"another process of the run has ended, see its error ({str(error).splitlines()[0]})"
+    return port_in_use(error)
 
 
 def port_in_use(error: Exception) -> str | None:
