@@ -76,7 +76,7 @@ MODELS = [
     ("decoder.gradient_checkpointing=true",),
     ("kernels=plain",),
     ("r_drop=3", "guided_alignment=1"),
-    ("encoder.variational=true", "decoder.variational=true", *DROPOUT),
+    DROPOUT,
     ("model=transformer",),
     ("model=transformer", "positions=learned", "encoder.pre_norm=false", "decoder.pre_norm=false"),
     ("model=transformer", "decoder.alignment_layer=1", "decoder.gradient_checkpointing=true"),

@@ -351,7 +351,7 @@ def test_a_value_of_another_kind_than_its_default_is_refused(case):
         ["callbacks.early_stopping=null", "trainer.max_epochs=-1", "trainer.max_time=01:00:00:00"],
         ["trainer.limit_val_batches=0", "trainer.log_every_n_steps=0", "trainer.gradient_clip_val=0"],
         ["optimizer=sgd", "optimizer.momentum=0", "optimizer.nesterov=false"],
-        ["encoder.output_size=null", "decoder.readout_size=null", "optimizer.fused=null", "optimizer.lr=1"],
+        ["encoder.output_size=null", "optimizer.fused=null", "optimizer.lr=1"],
         ["attention=coverage", "attention.max_fertility=3"],
         ["attention=coverage_fertility", "attention.max_fertility=null"],
         ["optimizer.betas=[0,0.9]", "seed=4294967295"],

@@ -45,8 +45,7 @@ def batch_of(documents: list[list[list[int]]]) -> tuple[torch.Tensor, torch.Tens
 
 def make_encoder(separator_id: int | None = SEP) -> HierarchicalEncoder:
     recurrent = partial(
-        RecurrentEncoder, size=SIZE, num_layers=1, output_size=SIZE, variational=False, residual=False,
-        layer_norm=False, cell=partial(GRULayer),
+        RecurrentEncoder, size=SIZE, num_layers=1, output_size=SIZE, residual=False, cell=partial(GRULayer),
     )  # fmt: skip
     embedding = Embedding(20, SIZE, pad_id=PAD, separator_id=separator_id)
     encoder = HierarchicalEncoder(embedding=embedding, dropout=0.0, words=recurrent, sentences=recurrent)

@@ -255,7 +255,6 @@ SETTINGS = {
         ["trainer.val_check_interval=1000: an epoch has only", "trainer.check_val_every_n_epoch=null"],
     ),
     "no width": (["encoder.output_size=0"], ["encoder.output_size"]),
-    "no readout": (["decoder.readout_size=0", "model.tie_output=false"], ["decoder.readout_size"]),
     "no layers": (["decoder.num_layers=0"], ["decoder.num_layers"]),
     "no encoder layers": (["encoder.num_layers=-1"], ["encoder.num_layers"]),
     "idle sampling": (["decoding=sample", "decoding.beam_size=4"], ["beam_size", "has no effect"]),

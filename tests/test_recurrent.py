@@ -133,14 +133,11 @@ def build(case: Case, *, projected: bool | None = None, **changes) -> EncoderDec
         "bos_id": BOS,
         "eos_id": EOS,
         "embedding_size": E,
-        "readout_size": None,
         "hidden_size": H,
         "num_layers": case.num_layers,
         "dropout": 0.0,
-        "variational": False,
         "word_dropout": 0.0,
         "residual": case.residual,
-        "layer_norm": False,
         "tie_output": False,
         "tie_source": False,
         "gradient_checkpointing": False,
@@ -228,9 +225,7 @@ def affine(p, prefix, x):
 
 
 def norm(p, prefix, x):
-    """(x - mean) / sqrt(variance + 1e-5), scaled and moved, where the model has such weights."""
-    if f"{prefix}.weight" not in p:
-        return x
+    """(x - mean) / sqrt(variance + 1e-5), scaled and moved."""
     return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * p[f"{prefix}.weight"] + p[f"{prefix}.bias"]
 
 
@@ -249,11 +244,10 @@ def reference_encode(p, src, case):
             state = left(x, state)
             leftward.insert(0, state[0])
         below = states
-        both = [np.concatenate(pair) for pair in zip(rightward, leftward, strict=True)]
-        states = [norm(p, f"encoder.norms.{layer}", x) for x in both]
+        states = [np.concatenate(pair) for pair in zip(rightward, leftward, strict=True)]
         if case.residual and layer > 0:
             states = [x + y for x, y in zip(states, below, strict=True)]
-    summary = norm(p, f"encoder.norms.{case.num_layers - 1}", np.concatenate((rightward[-1], leftward[0])))
+    summary = np.concatenate((rightward[-1], leftward[0]))
     if "encoder.projection.weight" in p:
         states = [affine(p, "encoder.projection", x) for x in states]
     return np.array(states), summary
@@ -316,7 +310,7 @@ def reference_forward(model: nn.Module, case: Case, src, tgt_in):
             context, weights = reference_attend(p, case.score, x, states)
             features = np.concatenate((context, x))
         fed = np.tanh(affine(p, "decoder.wiring.readout", features))
-        logits.append(affine(p, "output", norm(p, "decoder.norm", fed)))
+        logits.append(affine(p, "output", fed))
         all_weights.append(weights)
     return np.array(logits), all_weights
 
@@ -347,8 +341,8 @@ def test_translator_is_its_equations(case):
 
 
 @every_equation
-def test_translator_with_layer_norm_and_projected_states_is_its_equations(case):
-    assert_equals_reference(build(case, projected=True, layer_norm=True), case)
+def test_translator_with_projected_states_is_its_equations(case):
+    assert_equals_reference(build(case, projected=True), case)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
@@ -358,10 +352,8 @@ def test_encoder_is_torchs_bidirectional_gru_on_packed_sequences(num_layers):
         size=H,
         num_layers=num_layers,
         dropout=0.0,
-        variational=False,
         residual=False,
         output_size=None,
-        layer_norm=False,
         cell=GRULayer,
     ).double()
     reference = nn.GRU(E, H, num_layers, bidirectional=True, batch_first=True).double()
@@ -582,10 +574,9 @@ def test_only_attention_reads_the_encoder_states(case):
 
 
 @every_case
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_a_gradient_reaches_every_parameter(case, layer_norm):
+def test_a_gradient_reaches_every_parameter(case):
     """None is dead: such a one would never train, and DistributedDataParallel refuses it."""
-    model = build(case, projected=True, layer_norm=layer_norm)
+    model = build(case, projected=True)
     src, mask = sources()
     teacher_forced(model, src, mask, targets()).logits.square().sum().backward()
     dead = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
@@ -646,10 +637,10 @@ def test_the_conditional_wiring_without_attention_is_refused():
 
 def test_residual_layers_without_a_stack_are_refused():
     shared = {"embedding": Embedding(V, E, pad_id=PAD), "size": H, "num_layers": 1, "dropout": 0.0}
-    shared |= {"variational": False, "residual": True, "layer_norm": False, "cell": GRULayer}
+    shared |= {"residual": True, "cell": GRULayer}
     with pytest.raises(ValueError, match=r"encoder\.residual=true needs a stack: set encoder\.num_layers"):
         RecurrentEncoder(**shared, output_size=None)
-    of_decoder = {"readout_size": None, "attention_dropout": 0.0, "gradient_checkpointing": False}
+    of_decoder = {"attention_dropout": 0.0, "gradient_checkpointing": False}
     with pytest.raises(ValueError, match=r"decoder\.residual=true needs a stack: set decoder\.num_layers"):
         RecurrentDecoder(
             **shared, **of_decoder, memory_size=H, summary_size=H, wiring=AttendThenUpdate, attention=general
@@ -671,14 +662,11 @@ def untouched(*, embedding_size: int, hidden_size: int, cell: type = GRULayer) -
         bos_id=BOS,
         eos_id=EOS,
         embedding_size=embedding_size,
-        readout_size=None,
         hidden_size=hidden_size,
         num_layers=1,
         dropout=0.0,
-        variational=False,
         word_dropout=0.0,
         residual=False,
-        layer_norm=False,
         tie_output=True,
         tie_source=True,
         gradient_checkpointing=False,
@@ -733,9 +721,7 @@ def test_each_gate_starts_by_itself_with_orthogonal_recurrences(cell, gates):
             torch.testing.assert_close(gate @ gate.T, torch.eye(64), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "option", [{"variational": True, "dropout": 0.5}, {"word_dropout": 0.5}, {"attention_dropout": 0.5}]
-)
+@pytest.mark.parametrize("option", [{"dropout": 0.5}, {"word_dropout": 0.5}, {"attention_dropout": 0.5}])
 def test_an_option_of_dropout_takes_effect_in_training_alone(option):
     model, (src, mask), tgt_in = build(DEFAULT, **option), sources(), targets()
     with torch.no_grad():
@@ -745,31 +731,26 @@ def test_an_option_of_dropout_takes_effect_in_training_alone(option):
     assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("variational", [False, True])
-def test_dropout_is_at_every_place_that_it_is_said_to_be_and_of_its_kind(variational):
+def test_dropout_is_at_every_place_that_it_is_said_to_be():
     """Embeddings of source and target, states of each of two encoder layers, between decoder layers, readouts."""
     assert sources()[0].size(1) != targets().size(1)
     case = Case("luong_general", "update_then_attend", 2)
-    model = build(case, dropout=0.5, variational=variational).train()
+    model = build(case, dropout=0.5).train()
     (src, mask), tgt_in = sources(), targets()
     seen = []
 
     def note(_, inputs, output):
         dropped = (output == 0) & (inputs[0] != 0)
         is_target = dropped.size(1) == tgt_in.size(1)
-        seen.append(
-            (is_target, bool((dropped == dropped[:, :1]).all()), dropped if is_target else dropped[mask])
-        )
+        assert not (dropped == dropped[:, :1]).all()
+        seen.append((is_target, dropped if is_target else dropped[mask]))
 
     for module in model.modules():
         if isinstance(module, Dropout) and module.p:
             module.register_forward_hook(note)
     teacher_forced(model, src, mask, tgt_in)
-    places = Counter((is_target, is_alike) for is_target, is_alike, _ in seen)
-    assert sum(places.values()) == 6
-    assert places[True, True] == (2 if variational else 0)  # but between layers
-    assert places[True, False] == (1 if variational else 3)
-    assert all(0.2 < each.double().mean() < 0.8 for *_, each in seen)
+    assert Counter(is_target for is_target, _ in seen) == {False: 3, True: 3}
+    assert all(0.2 < each.double().mean() < 0.8 for _, each in seen)
 
 
 @every_case

@@ -76,10 +76,6 @@ REGULARISED = [
 SIZES = {
     "gru": [
         "model=gru_layer_norm",
-        "encoder.variational=true",
-        "decoder.variational=true",
-        "encoder.layer_norm=true",
-        "decoder.layer_norm=true",
     ],
     "transformer": [
         "model=transformer",

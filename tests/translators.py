@@ -20,15 +20,12 @@ def recurrent_translator(
     num_encoder_layers: int,
     num_layers: int,
     output_size: int | None,
-    variational: bool = False,
     residual: bool = False,
-    layer_norm: bool = False,
     cell: type,
     attention: Any,
     **options: Any,
 ) -> EncoderDecoder:
     """A recurrent encoder and decoder. `residual` is of those that are stacks."""
-    shared = {"variational": variational, "layer_norm": layer_norm, "cell": cell}
     whole = {name: options.pop(name) for name in (*OF_BOTH, *OF_VOCABULARY)}
     encoder = partial(
         RecurrentEncoder,
@@ -36,7 +33,7 @@ def recurrent_translator(
         num_layers=num_encoder_layers,
         output_size=output_size,
         residual=residual and num_encoder_layers > 1,
-        **shared,
+        cell=cell,
     )
     decoder = partial(
         RecurrentDecoder,
@@ -44,7 +41,7 @@ def recurrent_translator(
         num_layers=num_layers,
         residual=residual and num_layers > 1,
         attention=no_attention if attention is None else attention,
-        **shared,
+        cell=cell,
         **options,
     )
     return EncoderDecoder(size=embedding_size, encoder=encoder, decoder=decoder, **whole)

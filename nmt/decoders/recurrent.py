@@ -12,7 +12,7 @@ from nmt.decoders.base import Decoder, DecoderStep, Read
 from nmt.decoders.wirings import Memory, Readout, RecurrentState, Wiring, WiringSettings
 from nmt.encoders.base import Encoded
 from nmt.layers.cells import initialise_recurrent
-from nmt.layers.dropout import Dropout, VariationalDropout
+from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
 
 
@@ -21,10 +21,8 @@ class RecurrentDecoder(Decoder):
 
     The layers start from `s_0 = tanh(W_s summary)`; Bahdanau et al. (2015, A.2.2) use only the backward direction.
     The cell of an LSTM starts from another projection of the summary, without tanh. If the encoder has no summary,
-    the mean of its states is used. `readout_size` is the width of r_t; None for that of the embeddings. `dropout` is
-    on embeddings, between layers and on readouts; with `variational` it drops the same units at every position,
-    except between layers. `attention_dropout` drops weights out of the contexts. `layer_norm` normalises the
-    readouts. `step` is for decoding, without dropout.
+    the mean of its states is used. r_t is as wide as the embeddings. `dropout` is on embeddings, between layers and on
+    readouts. `attention_dropout` drops weights out of the contexts. `step` is for decoding, without dropout.
 
     Raises ValueError for a setting without effect.
     """
@@ -39,12 +37,9 @@ class RecurrentDecoder(Decoder):
         summary_size: int | None,
         size: Count,
         num_layers: Count,
-        readout_size: Count | None,
         dropout: Share,
-        variational: bool,
         attention_dropout: Share,
         residual: bool,
-        layer_norm: bool,
         gradient_checkpointing: bool,
         cell: Callable[..., Any],
         wiring: Callable[..., Wiring],
@@ -62,11 +57,10 @@ class RecurrentDecoder(Decoder):
             built.dropout = Dropout(attention_dropout)
             self.needs_documents = built.needs_documents
         self.embedding, self.size, self.num_layers = embedding, size, num_layers
-        self.features_size = embedding.embedding_dim if readout_size is None else readout_size
+        self.features_size = embedding.embedding_dim
         self.wiring = wiring(
             WiringSettings(
                 embedding_size=embedding.embedding_dim,
-                readout_size=self.features_size,
                 hidden_size=size,
                 num_layers=num_layers,
                 dropout=dropout,
@@ -79,8 +73,7 @@ class RecurrentDecoder(Decoder):
         )
         # W_s
         self.bridge = nn.Linear(summary_size or memory_size, self.wiring.rnn.num_states * num_layers * size)
-        self.norm = nn.LayerNorm(self.features_size) if layer_norm else nn.Identity()
-        self.dropout = VariationalDropout(dropout) if variational else Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.apply(initialise_recurrent)
 
     @property
@@ -110,7 +103,7 @@ class RecurrentDecoder(Decoder):
 
     def unroll(self, memory: Memory, tgt_in: Tensor, *, need_weights: bool) -> Read:
         readout, weights, _ = self._readouts(memory, tgt_in)
-        return Read(self.dropout(self.norm(readout)), weights if need_weights else None)
+        return Read(self.dropout(readout), weights if need_weights else None)
 
     def attentions(self, memory: Memory, tgt_in: Tensor) -> tuple[Tensor | None, None]:
         _, weights, heads = self._readouts(memory, tgt_in)
@@ -124,7 +117,7 @@ class RecurrentDecoder(Decoder):
     ) -> DecoderStep:
         embedded = self.embedding(tgt_prev.unsqueeze(1)).squeeze(1)  # [N, E]
         read, state = self.wiring.step(embedded, state, memory)
-        return DecoderStep(self.norm(read.readout), state, read.weights if need_weights else None)
+        return DecoderStep(read.readout, state, read.weights if need_weights else None)
 
     def _readouts(self, memory: Memory, tgt_in: Tensor) -> Readout:
         embedded = self.dropout(self.embedding(tgt_in))  # [B, T, E]

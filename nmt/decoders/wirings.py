@@ -74,7 +74,6 @@ class WiringSettings:
     """Settings of all wirings. `cell` builds a recurrent layer of given sizes."""
 
     embedding_size: int
-    readout_size: int
     hidden_size: int
     num_layers: int
     dropout: float
@@ -95,7 +94,6 @@ class Wiring(nn.Module, ABC):
 
     def __init__(self, settings: WiringSettings, *, input_size: int, features_size: int) -> None:
         super().__init__()
-        self.readout_size = settings.readout_size
         self.gradient_checkpointing = settings.gradient_checkpointing
         self.attention = settings.attention
         self.rnn = RecurrentStack(
@@ -106,7 +104,7 @@ class Wiring(nn.Module, ABC):
             dropout=settings.dropout,
             residual=settings.residual,
         )
-        self.readout = kernels.Linear(features_size, self.readout_size)
+        self.readout = kernels.Linear(features_size, settings.embedding_size)
 
     def init_state(self, hidden: State, memory: Memory) -> RecurrentState:
         """The state before the first step, from the states of the stack [B, L, H]."""
@@ -216,7 +214,7 @@ class UpdateThenAttend(Wiring):
         context_size = 0 if settings.attention is None else settings.memory_size
         super().__init__(
             settings,
-            input_size=settings.embedding_size + (settings.readout_size if input_feeding else 0),
+            input_size=settings.embedding_size * (2 if input_feeding else 1),
             features_size=context_size + settings.hidden_size,  # W_c [c_t; s_t]
         )
         self.input_feeding = input_feeding
@@ -225,7 +223,7 @@ class UpdateThenAttend(Wiring):
         state = super().init_state(hidden, memory)
         if not self.input_feeding:
             return state
-        return state._replace(fed=hidden[0].new_zeros(hidden[0].size(0), self.readout_size))
+        return state._replace(fed=hidden[0].new_zeros(hidden[0].size(0), self.readout.out_features))
 
     def step(self, embedded: Tensor, state: RecurrentState, memory: Memory) -> tuple[Readout, RecurrentState]:
         inputs = embedded if state.fed is None else torch.cat((embedded, state.fed), dim=-1)

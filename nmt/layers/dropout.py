@@ -1,4 +1,4 @@
-"""Dropout of single units, of the same units at every position, and of whole words.
+"""Dropout of single units and of whole words.
 
     y = x * m / (1 - p)      m = 1 with probability 1 - p, else 0      (Srivastava et al. 2014)
 
@@ -43,13 +43,6 @@ class Dropout(nn.Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
-
-
-class VariationalDropout(Dropout):
-    """Dropout of the same units at every position of x [B, T, H] (Gal & Ghahramani 2016)."""
-
-    def mask_shape(self, x: Tensor) -> tuple[int, ...]:
-        return (x.size(0), 1, x.size(2))
 
 
 class WordDropout(Dropout):

@@ -77,11 +77,6 @@ class EncoderDecoder(Translator):
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.output.bias)
         if tie_output:
-            if self.decoder.features_size != size:
-                raise ValueError(
-                    "model.tie_output=true needs an output layer as wide as the embeddings, "
-                    f"got {self.decoder.features_size} and model.size={size}"
-                )
             self.output.weight = tgt_embedding.weight
 
     @property
