@@ -12,7 +12,7 @@ from nmt.data.find import Languages, find, missing_split_error
 from nmt.languages import wanted_tokenization
 from nmt.preparation import overview
 from nmt.preparation.clean_copy import DROPPED, NEW_SPLITS, write_copy
-from nmt.preparation.examination import Knowledge, Sample, Split, compare, look
+from nmt.preparation.examination import Knowledge, Sample, Split, compare_sides, look
 from nmt.preparation.held_out import all_keys
 from nmt.preparation.problems import BOUNDS
 
@@ -34,7 +34,7 @@ def prepare(cfg: DictConfig) -> dict[str, Any]:
         print(f"\n{cfg.output}: {say_copy(result['copy'])}")
     files = {} if cfg.report is None else {Path(cfg.report): json_text(result)}
     if cfg.page is not None:
-        files[Path(cfg.page)] = overview.page_of(
+        files[Path(cfg.page)] = overview.report_page(
             found, train, f"{cfg.data.src_lang}–{cfg.data.tgt_lang}: {cfg.data.path}"
         )
     if files:
@@ -75,7 +75,7 @@ def examine(splits: list[Split], bounds: dict[str, float], seed: int) -> None:
     known = Knowledge.learn(train, sample, seed)
     if known is not None:
         for split in splits:
-            compare(split, known, bounds)
+            compare_sides(split, known, bounds)
 
 
 def say_copy(counts: dict[str, int]) -> str:

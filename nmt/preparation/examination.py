@@ -168,7 +168,7 @@ class Knowledge:
         return cls(languages, scripts, words, Mismatches.learn(some, seed), float(np.median(evidence)))
 
 
-def compare(split: Split, known: Knowledge, bounds: Mapping[str, float]) -> None:
+def compare_sides(split: Split, known: Knowledge, bounds: Mapping[str, float]) -> None:
     """The second reading: problems that show in comparison with the rest of the text."""
     low: dict[int, NDArray[np.int8]] = {}
     for block in split.read("comparing"):

@@ -117,7 +117,7 @@ def _show(text: str) -> str:
     return printable(text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …")
 
 
-def page_of(report: Mapping[str, Any], train: Split, title: str) -> str:
+def report_page(report: Mapping[str, Any], train: Split, title: str) -> str:
     """The report as one HTML file with pictures of the training text. It has no scripts and loads nothing."""
     langs = train.languages.src, train.languages.tgt
     lengths = {
