@@ -31,7 +31,8 @@ autodoc_preserve_defaults = True
 
 html_theme = "furo"
 html_title = "nmt"
-html_static_path: list[str] = []
+html_static_path = ["static"]
+html_css_files = ["scrolling.css"]
 html_extra_path = (
     ["site"] if Path(__file__).with_name("site").exists() else []
 )  # of `make web`: the folder page
