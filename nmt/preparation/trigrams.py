@@ -66,9 +66,10 @@ def _other_language(side: Words, weights: Floats) -> Floats | None:
             share = np.clip(is_other.sum() / weights.sum(), 1e-9, 0.5)
             odds = np.log(other / main)
             is_other = weights * (log_odds(side, odds) + np.log(share / (1 - share)) > 0)
-        any_lines = weights * np.random.default_rng(0).permutation(
-            is_other
-        )  # few lines overlap little with many
+        if is_other.sum() > weights.sum() / 2:  # the language of most lines is that of the side
+            is_other, odds = weights - is_other, -odds
+        # Few lines overlap little with many, in one language too
+        any_lines = weights * np.random.default_rng(0).permutation(is_other)
         usual = _overlap(_frequencies(side, any_lines), _frequencies(side, weights - any_lines))
         if is_other.sum() >= _LEAST_LINES and _overlap(main, other) < _LARGEST_OVERLAP * usual:
             return np.asarray(odds)
