@@ -18,6 +18,7 @@ from nmt.data.formats import read_rows
 from nmt.preparation.codes import Codes
 from nmt.preparation.problems import BIT, BOUNDS, find_problems, form_of, has
 from nmt.preparation.shifts import SHIFTS, find_stretches
+from nmt.preparation.trigrams import LanguageOdds, log_odds
 from tests.commands import compose, refused, run_composed
 
 LANGS = ["data.src_lang=en", "data.tgt_lang=vi"]
@@ -348,3 +349,22 @@ def test_faults_are_one_line(overrides, fragments, tmp_path):
     refused(run_composed("prepare", *given, *LANGS), *fragments)
     assert not list(places["made"].iterdir())
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(places)
+
+
+def test_the_language_of_most_lines_is_that_of_the_side():
+    """Whichever of two parts of a side looks more usual, the rarer is the other language."""
+    draw = random.Random(1)
+    alphabets = {"source": "abcdefgh", "most": "ijklmnop", "few": "qrst"}
+
+    def lines(kind: str, number: int) -> list[str]:
+        words = ["".join(draw.choices(alphabets[kind], k=4)) for _ in range(40)]
+        return [" ".join(draw.choices(words, k=8)) for _ in range(number)]
+
+    for few in ("qrst", "qrstuvwxyz"):
+        alphabets["few"] = few
+        target = Codes(lines("most", 240) + lines("few", 60)).trigrams
+        odds = LanguageOdds.learn(Codes(lines("source", 300)).trigrams, target).foreign[1]
+        assert odds is not None
+        is_other = log_odds(target, odds) > 0
+        assert not is_other[:240].any()
+        assert is_other[240:].all()
