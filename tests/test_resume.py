@@ -105,10 +105,8 @@ def in_child(function: Callable[[], None], log: Path) -> int:
         sys.stdout = sys.stderr = file
         logging.basicConfig(level=logging.INFO, stream=file, force=True)
         train_module.silence_warnings()
-        train_module.score = resume.score = lambda *_, **__: (
-            "test",
-            {},
-        )  # what is scored is another test's matter
+        # What is scored is another test's matter
+        train_module.score = resume.score = lambda *_, **__: ("test", {"training": {}})
         try:
             function()
         except Interrupted as interrupted:
