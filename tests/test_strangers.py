@@ -287,13 +287,15 @@ ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a count below 0": lambda content: content["loops"]["fit_loop"]["epoch_progress"]["current"].update(
         completed=-1
     ),
-    "a count that is no number": lambda content: content["training"].update(train_tokens=float("nan")),
+    "a count that is no number": lambda content: content["training"][0].update(train_tokens=float("nan")),
     "a position beyond": lambda content: content["random"][0].update(
         numpy=(*content["random"][0]["numpy"][:2], 10**6, 0, 0.0)
     ),
     "another place": lambda content: content["callbacks"]["Checkpoints"].update(directory="/tmp"),
-    "seconds without an end": lambda content: content["training"].update(train_seconds=float("inf")),
-    "seconds that are no number": lambda content: content["training"].update(seconds_on_clock=float("nan")),
+    "seconds without an end": lambda content: content["training"][0].update(train_seconds=float("inf")),
+    "seconds that are no number": lambda content: content["training"][0].update(
+        seconds_on_clock=float("nan")
+    ),
     "a score that is text": lambda content: content["callbacks"]["Checkpoints"].update(best_score="x"),
     "a score beyond numbers": lambda content: content["callbacks"]["Checkpoints"].update(best_score=10**400),
     "a weight that is none": lambda content: content["state_dict"].update({"translator.x": 5}),
@@ -301,8 +303,8 @@ ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "an entry less": lambda content: content["optimizer_states"][0]["state"][0].pop("exp_avg"),
     "another rule": lambda content: content["optimizer_states"][0]["param_groups"][0].update(fused=5),
     "a schedule": lambda content: content["lr_schedulers"][0].update(last_epoch="x"),
-    "a part many times": lambda content: content["training"]["progress"].update(loss=repeated()),
-    "itself": lambda content: content["training"].update(progress=content),
+    "a part many times": lambda content: content["training"][0]["progress"].update(loss=repeated()),
+    "itself": lambda content: content["training"][0].update(progress=content),
 }
 
 
