@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from nmt.attention import Attention
+from nmt.checkpoint import write_checkpoint
 from nmt.commands.evaluate import evaluate
 from nmt.commands.translate import translate
 from nmt.data.tokenizer import Tokenizer
@@ -157,7 +158,7 @@ def make_run(directory: Path, *overrides: str) -> Path:
     translator = build_translator(model, tokenizer)
     (directory / "checkpoints").mkdir()
     state = {f"translator.{name}": value for name, value in translator.state_dict().items()}
-    torch.save({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
+    write_checkpoint({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
     OmegaConf.save(OmegaConf.create({"model": model, "data": {}}), directory / "config.yaml")
     return directory
 
@@ -238,7 +239,7 @@ def test_a_trained_run_translates_almost_the_same(tmp_path, model):
         optimizer.step()
         optimizer.zero_grad()
     state = {f"translator.{name}": value for name, value in translator.state_dict().items()}
-    torch.save({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
+    write_checkpoint({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
     exact = Run.load(directory, device="cpu").translate(sources)
     found = Run.load(directory, device="cpu", int8=True).translate(sources)
     assert [each.text for each in exact] == targets
