@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TextIO
 
+import datasets
 import hydra
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -148,6 +149,7 @@ def _ended(
             task()
         except SystemExit as ending:
             status = ending.code
+        datasets.enable_caching()  # which benchmark.py disables for its process
     for stream in (out, err):
         stream.flush()
     return Ended(status, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shlex
 import unicodedata
 from itertools import chain, pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from nmt.data.find import Languages, find
 from nmt.data.formats import read_rows
 from nmt.preparation.codes import Codes
 from nmt.preparation.problems import BIT, BOUNDS, find_problems, form_of, has
+from nmt.preparation.recipe import write_recipe
 from nmt.preparation.shifts import SHIFTS, find_stretches
 from nmt.preparation.trigrams import LanguageOdds, log_odds
 from tests.commands import compose, refused, run_composed
@@ -254,10 +256,26 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
     [example] = report["splits"]["train"]["problems"]["duplicate"]["examples"]
     assert example == {"place": "line 301", "src": pairs[0][0], "tgt": pairs[0][1]}
     assert "duplicate: 1 (0.33%)" in ended.out
+    assert "val is missing" in ended.out
     page = (tmp_path / "p.html").read_text("utf-8")
     assert page.count("<img ") == 2
     assert "<script" not in page
     assert "http:" not in re.sub(r'"data:[^"]*"', "", page)
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(1, "tiny"), (3_000, "tiny"), (3_001, "small"), (29_000, "base"), (10**6, "large")]
+)
+def test_the_recipe_is_a_command_that_composes(number, name):
+    data = compose("prepare", "data.path=a b", *LANGS, "data.columns=[en,vi]", "data.bad_rows=skip").data
+    script, *overrides = shlex.split(
+        write_recipe(number, 90, data, "a b")["command"].partition("train.py ")[2]
+    )
+    assert script == f"experiment=own_text_{name}"
+    cfg = compose("train", script, *overrides, "run_dir=x", "name=x")
+    assert (cfg.trainer.max_time, cfg.trainer.max_epochs) == ("00:01:30:00", -1)
+    assert (cfg.data.path, cfg.data.src_lang, list(cfg.data.columns)) == ("a b", "en", ["en", "vi"])
+    assert cfg.optimizer._target_ == "nmt.training.muon.Muon"
 
 
 def test_a_folder_without_splits_is_split_by_blocks(pairs, tmp_path):
@@ -270,6 +288,7 @@ def test_a_folder_without_splits_is_split_by_blocks(pairs, tmp_path):
             "prepare", f"data.path={tmp_path / 'text'}", *LANGS, f"output={tmp_path / name}", "seed=4"
         )
         assert ended.status == 0, ended.err
+        assert f"experiment=own_text_tiny data.path={tmp_path / name}" in ended.out
         made.append({split: read(tmp_path / name, split) for split in ("train", "val", "test")})
     assert made[0] == made[1]
     assert sorted(chain(*made[0].values())) == sorted((*pair, "0-0") for pair in pairs[:800])

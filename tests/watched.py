@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from datasets.fingerprint import get_temporary_cache_files_directory
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # The events of Python's audit hooks, and which of their arguments are paths that are changed
@@ -75,6 +74,5 @@ def _hook() -> None:
         tempfile.gettempdir()
         matplotlib.get_configdir()
         matplotlib.get_cachedir()
-        get_temporary_cache_files_directory()
         sys.addaudithook(_note)
         _hooked.append(True)
