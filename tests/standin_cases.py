@@ -272,5 +272,5 @@ def test_a_run_on_a_device_goes_on_from_between_two_logged_steps(tmp_path):
         for name in ("whole", "parts")
     )
     assert whole["global_step"] == parts["global_step"] == 5
-    assert whole["training"]["train_tokens"] == parts["training"]["train_tokens"]
+    assert whole["training"][0]["train_tokens"] == parts["training"][0]["train_tokens"]
     torch.testing.assert_close(whole["state_dict"], parts["state_dict"], rtol=0, atol=0)

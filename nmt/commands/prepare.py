@@ -15,6 +15,7 @@ from nmt.preparation.clean_copy import DROPPED, NEW_SPLITS, write_copy
 from nmt.preparation.examination import Knowledge, Sample, Split, compare_sides, look
 from nmt.preparation.held_out import all_keys
 from nmt.preparation.problems import BOUNDS
+from nmt.preparation.recipe import say_recipe, write_recipe
 
 _MOST_HELD_OUT = 20_000  # lines of a split, whose near copies are looked for
 
@@ -32,6 +33,13 @@ def prepare(cfg: DictConfig) -> dict[str, Any]:
     if cfg.output is not None:
         result["copy"] = write_copy(Path(cfg.output).resolve(), train, held_out, rules, cfg.seed)
         print(f"\n{cfg.output}: {say_copy(result['copy'])}")
+    pairs = len(train.bits) if cfg.output is None else result["copy"]["train"]
+    path = cfg.data.path if cfg.output is None else cfg.output
+    if any(each.name == "val" for each in held_out) or (cfg.output is not None and not held_out):
+        result["recipe"] = write_recipe(pairs, cfg.minutes, cfg.data, path)
+        print(f"\n{say_recipe(result['recipe'])}")
+    else:
+        print("\nval is missing: training needs it, and output=DIR splits a folder that has only train")
     files = {} if cfg.report is None else {Path(cfg.report): json_text(result)}
     if cfg.page is not None:
         files[Path(cfg.page)] = overview.report_page(

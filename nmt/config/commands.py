@@ -284,6 +284,7 @@ class Rules(TypedDict, total=False):
 
 class Prepare(TypedDict, total=False):
     data: OwnText
+    minutes: Annotated[int, Field(ge=1, le=100_000)]
     output: Text | None
     report: Json | None
     page: Page | None
