@@ -169,6 +169,8 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     words = [word.replace("=DIR/", "=TEXT/").replace("data.path=DIR", "data.path=TEXT") for word in words]
     if name != "train":
         return words
+    if "-m" in words:  # two of each
+        words = [re.sub(r"^([^=]+=[^,]+,[^,]+),.*", r"\1", word) for word in words]
     if any(word.startswith("resume=") for word in words):
         return [*words, "trainer.enable_progress_bar=false"]
     if "data.path=" not in line:
