@@ -264,7 +264,7 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "name"), [(1, "tiny"), (3_000, "tiny"), (3_001, "small"), (29_000, "base"), (10**6, "large")]
+    ("number", "name"), [(1, "tiny"), (3_000, "tiny"), (3_001, "small"), (29_000, "medium"), (10**6, "large")]
 )
 def test_the_recipe_is_a_command_that_composes(number, name):
     data = compose("prepare", "data.path=a b", *LANGS, "data.columns=[en,vi]", "data.bad_rows=skip").data

@@ -41,7 +41,7 @@ NEEDS = {
     "experiment=multi30k_transformer_guided": ["data.path=x"],
     **{
         f"experiment=own_text_{name}": ["data.path=x", "data.src_lang=en", "data.tgt_lang=vi"]
-        for name in ("tiny", "small", "base", "large")
+        for name in ("tiny", "small", "medium", "large")
     },
 }
 

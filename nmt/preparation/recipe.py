@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from nmt.run.provenance import command_line
 
 
-class Recipe(NamedTuple):
+class SizedRecipe(NamedTuple):
     """The experiment own_text_NAME for up to `most` pairs (None: any number), and why its settings are so."""
 
     name: str
@@ -21,7 +21,7 @@ _SHARED = (
     "trainer.max_time: the learning rate falls to nothing when the time ends",
 )
 RECIPES = (
-    Recipe(
+    SizedRecipe(
         "tiny",
         3_000,
         (
@@ -29,13 +29,13 @@ RECIPES = (
             "dropout 0.4 and batches of 1,024 tokens: each pair is read dozens of times",
         ),
     ),
-    Recipe("small", 10_000, ("2,000 pieces", "dropout 0.3: each pair is read many times")),
-    Recipe("base", 100_000, ("4,000 pieces, batches of 2,048 tokens", "dropout 0.2")),
-    Recipe("large", None, ("8,000 pieces", "dropout 0.1: each pair is read a few times at most")),
+    SizedRecipe("small", 10_000, ("2,000 pieces", "dropout 0.3: each pair is read many times")),
+    SizedRecipe("medium", 100_000, ("4,000 pieces, batches of 2,048 tokens", "dropout 0.2")),
+    SizedRecipe("large", None, ("8,000 pieces", "dropout 0.1: each pair is read a few times at most")),
 )
 
 
-def recipe_for(pairs: int) -> Recipe:
+def recipe_for(pairs: int) -> SizedRecipe:
     return next(each for each in RECIPES if each.most is None or pairs <= each.most)
 
 
