@@ -15,7 +15,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TextIO
 
-import datasets
 import hydra
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -149,7 +148,6 @@ def _ended(
             task()
         except SystemExit as ending:
             status = ending.code
-        datasets.enable_caching()  # which benchmark.py disables for its process
     for stream in (out, err):
         stream.flush()
     return Ended(status, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())

@@ -36,13 +36,6 @@ SIZES["lstm"] = SIZES["gru"]
 TINY_DATA = ("data.num_train=200", "data.num_val=10", "data.num_test=10", "data.tokenizer.vocab_size=300")
 
 
-@pytest.fixture(autouse=True)
-def caching_as_before():
-    """What is measured is not cached; other tests in this process look for what is."""
-    yield
-    datasets.enable_caching()
-
-
 def compose(*overrides: str):
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         return hydra.compose("benchmark", overrides=["name=tiny", *overrides])
@@ -353,6 +346,7 @@ def test_attentions_take_turns_on_the_same_batches_and_everything_is_told(tmp_pa
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
         cfg = hydra.compose("benchmark", overrides=["name=tiny", *overrides])
         result = command.benchmark(cfg, ["name=tiny", *overrides])
+    assert datasets.is_caching_enabled()  # again, for what follows in this process
     printed = capsys.readouterr().out
     assert json.loads((tmp_path / "result.json").read_text()) == result
     assert list(result["variants"]) == ["luong_dot", "none"]

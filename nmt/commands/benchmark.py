@@ -1,11 +1,12 @@
 """Measure the speed and memory of training and decoding."""
 
+import contextlib
 import itertools
 import json
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -153,8 +154,6 @@ def prepare_text(
     Nothing is cached, except downloads from the Hub, which stay in their cache.
     """
     cfg = whole.data
-    datasets.disable_caching()
-    datasets.disable_progress_bars()
     if starts.cached_anew(cfg):
         cfg = OmegaConf.merge(cfg, {"cache_dir": str(cache_dir)})
     clock = [time.perf_counter()]
@@ -165,12 +164,13 @@ def prepare_text(
         bar.set_description(next_part)
 
     bar.set_description("reading")
-    splits = read_splits(cfg, ("train", "val"), trusted=whole.trusted)
-    done("vocabulary")
-    tokenizer = make_tokenizer(cfg, splits["train"])
-    done("pieces")
-    data = make_datamodule(cfg, splits, tokenizer, seed=whole.seed, guided=False)
-    done("batches")
+    with uncached():
+        splits = read_splits(cfg, ("train", "val"), trusted=whole.trusted)
+        done("vocabulary")
+        tokenizer = make_tokenizer(cfg, splits["train"])
+        done("pieces")
+        data = make_datamodule(cfg, splits, tokenizer, seed=whole.seed, guided=False)
+        done("batches")
     reading, vocabulary, pieces = (b - a for a, b in itertools.pairwise(clock))
     num_pairs = sum(len(split) for split in splits.values())
     return data, {
@@ -180,6 +180,21 @@ def prepare_text(
         "split_pairs_per_second": num_pairs / pieces,
         "prepare_pairs_per_second": num_pairs / (reading + pieces),
     }
+
+
+@contextlib.contextmanager
+def uncached() -> Iterator[None]:
+    """Let `datasets` neither cache nor show progress in the block."""
+    caches, hides = datasets.is_caching_enabled(), datasets.are_progress_bars_disabled()
+    datasets.disable_caching()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if caches:
+            datasets.enable_caching()
+        if not hides:
+            datasets.enable_progress_bars()
 
 
 def print_ratios(files: Sequence[str]) -> None:
