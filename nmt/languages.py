@@ -3,6 +3,9 @@
 import re
 from importlib.util import find_spec
 
+# Unicode's names of the scripts that are written without spaces between words
+SPACELESS_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
+
 # sacreBLEU's tokenisation: languages (ISO 639, and their English names), and scripts (ISO 15924)
 _LANGUAGES = {
     "zh": "zh zho chi cmn yue wuu hak nan gan hsn cdo cjy czh lzh cn chinese mandarin cantonese",

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from nmt.alignment.weights import fill_gaps, words_from_pieces
 from nmt.config.types import Units
+from nmt.languages import SPACELESS_SCRIPTS
 
 UNITS: tuple[str, ...] = get_args(Units)
 
-_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
 # Letters, and punctuation of these scripts
-_SPACELESS = "".join(rf"\p{{scx={script}}}" for script in _SCRIPTS)
+_SPACELESS = "".join(rf"\p{{scx={script}}}" for script in SPACELESS_SCRIPTS)
 _LETTER = rf"[[{_SPACELESS}]&&\p{{L}}]"
 _ANY = regex.compile(r"[\u0e00-\u1cff\u2e80-\U0003ffff]")  # includes them all, and is quick to search
 _GAP = regex.compile(rf"{_LETTER}\p{{M}}*+\s+(?={_LETTER})", regex.V1)

@@ -2,6 +2,6 @@
 
 `reading` reads pairs in blocks, `problems` finds faults of single lines, `trigrams` languages, `word_pairs` words that
 translate each other, `mismatches` pairs that are no or half translations, `shifts` misaligned stretches, `held_out`
-training pairs that stand in held-out splits, `examination` all of these, `overview` writes the report, and `clean_copy`
-the clean text.
+training pairs that stand in held-out splits, `examination` all of these, `overview` writes the report, `clean_copy` the
+clean text, and `recipe` the command to train with.
 """

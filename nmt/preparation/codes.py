@@ -10,6 +10,8 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
+from nmt.languages import SPACELESS_SCRIPTS
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -18,7 +20,7 @@ NUM_TRIGRAMS = 2**16  # numbers that trigrams are hashed to
 NUM_WORDS = 2**18
 _NUM_POINTS = 0x30000  # above are private characters and marks without a glyph
 _WORDS = r"[\p{L}\p{N}\p{M}]+"
-_WITHOUT_SPACES = r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Han}\p{Hiragana}\p{Katakana}]+"
+_SPACELESS = "[" + "".join(rf"\p{{{script}}}" for script in SPACELESS_SCRIPTS) + "]+"
 _ENDS = tuple(".!?…。！？।۔။።:;»”\"')]")
 SCRIPTS = (
     *(
@@ -56,7 +58,7 @@ class Words:
         return np.arange(len(self.codes)) - np.repeat(self.starts, self.lengths)
 
     @classmethod
-    def joined(cls, parts: Sequence["Words"]) -> "Words":
+    def join(cls, parts: Sequence["Words"]) -> "Words":
         codes, lengths = ([getattr(each, name) for each in parts] for name in ("codes", "lengths"))
         return cls(np.concatenate(codes), np.concatenate(lengths))
 
@@ -101,7 +103,7 @@ class Codes:
     @cached_property
     def words(self) -> Words:
         """Every run of letters, digits and marks, or every character of scripts without spaces."""
-        kinds = _table(_WORDS, _WITHOUT_SPACES)[self.points]
+        kinds = _table(_WORDS, _SPACELESS)[self.points]
         inside = kinds > 0
         is_start = (kinds == 2) | ((kinds == 1) & (np.concatenate([[0], kinds[:-1]]) != 1))
         lines = np.repeat(np.arange(len(self.sizes)), self.sizes)[is_start]

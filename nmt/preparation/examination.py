@@ -154,7 +154,7 @@ class Knowledge:
         sides = [([src for src, _ in half], [tgt for _, tgt in half]) for half in sample.halves]
         codes = [(Codes(src), Codes(tgt)) for src, tgt in sides]
         languages = LanguageOdds.learn(
-            *(Words.joined([each[side].trigrams for each in codes]) for side in (0, 1))
+            *(Words.join([each[side].trigrams for each in codes]) for side in (0, 1))
         )
         words = [WordPairs.learn(src.words, tgt.words) for src, tgt in codes]
         some = [

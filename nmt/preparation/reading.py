@@ -25,16 +25,16 @@ def read_blocks(files: Files, languages: Languages, *, skip_bad: bool, is_first:
     """Yield the sound pairs of a split. The first reading alone reports bad rows, as `sound_rows` does."""
     place = ""
 
-    def watched() -> Iterator[Located]:
+    def note_places() -> Iterator[Located]:
         nonlocal place
         for shard in files.shards:
             for file, number, row in located_rows(shard, languages):
                 place = f"{Path(file).name if len(files.shards) > 1 else file.rpartition(', ')[2]} {number}"
                 yield file, number, row
 
-    rows: Iterator[Row] = (row for *_, row in watched() if isinstance(row, tuple))
+    rows: Iterator[Row] = (row for *_, row in note_places() if isinstance(row, tuple))
     if is_first:
-        rows = sound_rows(watched(), str(files.paths[0]), skip_bad=skip_bad)
+        rows = sound_rows(note_places(), str(files.paths[0]), skip_bad=skip_bad)
     placed, first = ((place, row) for row in rows), 0
     while some := list(islice(placed, PAIRS_AT_ONCE)):
         places, block = zip(*some, strict=True)
