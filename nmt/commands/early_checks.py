@@ -282,8 +282,7 @@ def check_export(cfg: DictConfig, overrides: Sequence[str]) -> None:
     check_folders(cfg, folders=["output"])
     if Path(cfg.output).resolve() == Path.cwd():  # the export replaces the empty folder
         raise UserError(f"output={cfg.output} is the folder you are in: give a new folder")
-    if Path(cfg.output).exists() and any(Path(cfg.output).iterdir()):
-        raise UserError(f"output={cfg.output} is not empty: give a new folder")
+    _check_empty(cfg.output)
     if cfg.push is not None:
         from nmt.export import hub  # slow to import
 
@@ -306,8 +305,12 @@ def check_prepare(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError(
             f"output={cfg.output} and data.path={cfg.data.path} lie in each other: give a folder apart"
         )
-    if output.is_dir() and any(output.iterdir()):
-        raise UserError(f"output={cfg.output} is not empty: give a new folder")
+    _check_empty(cfg.output)
+
+
+def _check_empty(output: str) -> None:
+    if Path(output).is_dir() and any(Path(output).iterdir()):
+        raise UserError(f"output={output} is not empty: give a new folder")
 
 
 def _check_packages(subject: str, format: str, extra: str) -> None:

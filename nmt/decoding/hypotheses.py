@@ -14,7 +14,7 @@ class Hypothesis:
 
     ids: the pieces, without BOS and EOS.
     log_prob: `sum_t log p(y_t | y_<t, x)` in nats, including EOS if there is one.
-    score: `log_prob / length_penalty + coverage_penalty` after beam search, else `log_prob`.
+    score: `log_prob / length_penalty + coverage_penalty` after beam and greedy search, else `log_prob`.
     finished: False if the length limit was used up, so that only EOS could follow. Of a forced target: False if it
         has no EOS.
     weights: cross-attention [T, S_i] on the CPU, with a row for each piece and for EOS and a column for each real
