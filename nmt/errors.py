@@ -2,6 +2,8 @@
 
 import errno
 import os
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +62,9 @@ def install(extra: str) -> str:
     return f"pip install -e '.[{extra}]'" if _IS_CHECKOUT else f"pip install 'attention-nmt[{extra}]'"
 
 
-def command(name: str) -> str:
-    """A command of this package as typed: a script of a checkout, or `nmt NAME` if that is in use."""
+def command(name: str, settings: Sequence[str] = ()) -> str:
+    """A command of this package as typed: `python scripts/train.py seed=2`, or `nmt train …` if installed."""
     by_script = _IS_CHECKOUT and "NMT_COMMAND" not in os.environ
-    return f"python scripts/{name}.py" if by_script else f"nmt {name}"
+    return " ".join(
+        (f"python scripts/{name}.py" if by_script else f"nmt {name}", *map(shlex.quote, settings))
+    )

@@ -93,7 +93,7 @@ def quote_argument(argument: str, texts: Mapping[str, Collection[type]], *, swee
     """
     key, equals, value = argument.partition("=")
     kinds = texts.get(key_of(key), ())
-    parsed = _parse(argument)
+    parsed = parse_setting(argument)
     if not equals or value in ("", "null") or (parsed and (not kinds or value[0] in "'\"")):
         return argument
     if list in kinds and (inner := re.fullmatch(r"\[([^\[\]{}'\"]+)\]", value)):
@@ -123,7 +123,8 @@ def _quote(text: str) -> str:
     return f"'{text}'"
 
 
-def _parse(argument: str) -> Override | None:
+def parse_setting(argument: str) -> Override | None:
+    """An argument as Hydra reads it; None if it cannot."""
     try:
         return _parser().parse_override(argument)
     except HydraException:

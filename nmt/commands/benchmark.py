@@ -28,12 +28,12 @@ from nmt.commands.training_step import build_step
 from nmt.config.commands import check_settings
 from nmt.config.types import key_of
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
-from nmt.errors import UserError
+from nmt.errors import UserError, command
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.model import quantise_linear_maps
 from nmt.run.paths import write_atomically
-from nmt.run.provenance import command_line, provenance
+from nmt.run.provenance import provenance
 from nmt.training.vocabulary import make_tokenizer
 
 # The configuration of every variant, with all overrides it is composed from
@@ -47,7 +47,7 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """
     check_subjects(cfg)
     device = pick_device(cfg.device)
-    origin = provenance(command_line("benchmark", overrides), device)  # the machine's load before the work
+    origin = provenance(command("benchmark", overrides), device)  # the machine's load before the work
     variants = compose_variants(cfg, overrides)
     bar: Any = tqdm(total=3 + len(variants) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
     # Windows keeps mapped files: errors of the clean-up are ignored

@@ -28,6 +28,7 @@ from nmt.commands import early_checks
 from nmt.commands.arguments import HELP, prepare_arguments
 from nmt.commands.composing import CONFIGS
 from nmt.commands.messages import can_be_mended, explain
+from nmt.commands.own_text import with_recipe
 from nmt.commands.reference import help_of, read_settings
 from nmt.commands.run_names import arguments_for_training, make_run_name
 from nmt.commands.terminal import escape_controls
@@ -120,7 +121,7 @@ def run_command(name: str) -> None:
             return
         sys.argv[1:] = prepare_arguments(sys.argv[1:], name)
         if name == "train":
-            sys.argv[1:] = arguments_for_training(sys.argv[1:])
+            sys.argv[1:] = arguments_for_training(with_recipe(sys.argv[1:]))
         try:
             hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=name)(task)()
         except ValueError as error:  # a search without a completed trial

@@ -16,11 +16,11 @@ from nmt.atomic import json_text
 from nmt.commands.composing import CONFIGS
 from nmt.config.types import key_of
 from nmt.data.datamodule import make_datamodule
-from nmt.errors import UserError
+from nmt.errors import UserError, command
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.paths import write_atomically
-from nmt.run.provenance import command_line, provenance
+from nmt.run.provenance import provenance
 from nmt.training.vocabulary import make_tokenizer
 
 TRAIN = (sys.executable, "-m", "nmt.commands", "train")
@@ -76,7 +76,7 @@ def corpora(cfg: DictConfig, overrides: Sequence[str]) -> list[dict[str, Any]]:
     print(measure.corpora_table(results))
     if cfg.output is not None:
         result = {
-            **provenance(command_line("benchmark", overrides), pick_device(cfg.device)),
+            **provenance(command("benchmark", overrides), pick_device(cfg.device)),
             "corpora": results,
         }
         write_atomically(Path(cfg.output), json_text(result))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from nmt.run.provenance import command_line
+from nmt.errors import command
 
 
 class SizedRecipe(NamedTuple):
@@ -49,7 +49,7 @@ def write_recipe(pairs: int, minutes: int, data: DictConfig, path: str) -> dict[
     given += ["data.bad_rows=skip"] if data.bad_rows == "skip" else []
     time = f"trainer.max_time={days:02}:{hours:02}:{rest:02}:00"
     return {
-        "command": command_line("train", [f"experiment=own_text_{chosen.name}", *given, time]),
+        "command": command("train", [f"experiment=own_text_{chosen.name}", *given, time]),
         "pairs": pairs,
         "minutes": minutes,
         "reasons": [*chosen.reasons, *_SHARED],

@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,15 +24,10 @@ def provenance(command: str | None, device: torch.device) -> dict[str, Any]:
     return {"command": command, "commit": commit(), "machine": machine(device)}
 
 
-def command_line(script: str, overrides: Sequence[str]) -> str:
-    """A command as typed: `python scripts/train.py attention=bahdanau`, or `nmt train …`."""
-    return " ".join([command(script), *map(shlex.quote, overrides)])
-
-
 def commands_of(run_dir: Path) -> str | None:
     """The command that started the run, and the commands that resumed it with other settings; None if unknown."""
     starts = _read(run_dir / COMMANDS)
-    return "; ".join(command_line("train", overrides) for overrides in starts) or None
+    return "; ".join(command("train", overrides) for overrides in starts) or None
 
 
 def note_command(run_dir: Path, overrides: Sequence[str], *, resumes: bool) -> None:

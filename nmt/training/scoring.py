@@ -12,10 +12,10 @@ from omegaconf import DictConfig
 from nmt.checkpoint import find_checkpoint
 from nmt.config.build import build, build_parts
 from nmt.config.types import GROUPS, flat, key_of
-from nmt.errors import UserError, printable
+from nmt.errors import UserError, command, printable
 from nmt.run.observations import observe
 from nmt.run.paths import score_files
-from nmt.run.provenance import command_line, commands_of, provenance
+from nmt.run.provenance import commands_of, provenance
 from nmt.run.run import Run
 from nmt.run.scores import score_lines, training_in, write_scores
 from nmt.run.translation import Translation
@@ -90,8 +90,8 @@ def closing_lines(run_dir: Path, rows: Any, translations: Sequence[Translation])
     }
     lines = [f"{name:9}  {shorten(printable(text), 200, placeholder=' …')}" for name, text in texts.items()]
     commands = [
-        command_line("evaluate", [f"run={run_dir}"]),
-        command_line("translate", [f"run={run_dir}", "input=FILE"]),
+        command("evaluate", [f"run={run_dir}"]),
+        command("translate", [f"run={run_dir}", "input=FILE"]),
         shlex.join(["tensorboard", "--samples_per_plugin", "images=200", "--logdir", str(run_dir)]),
     ]
     lines += [f"{name:9}  {each}" for name, each in zip(("next", "", ""), commands, strict=True)]

@@ -1,0 +1,56 @@
+"""The recipe for one's own text, if the command line of a training chooses none."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from nmt.commands.arguments import parse_setting
+from nmt.data.find import Languages, find, missing_split_error
+from nmt.data.formats import located_rows
+from nmt.environment import launch_rank
+from nmt.errors import UserError
+from nmt.preparation.recipe import RECIPES, recipe_for
+
+_WHERE = {"data.path", "data.src_lang", "data.tgt_lang"}
+_MOST = max(each.most or 0 for each in RECIPES)
+
+
+def with_recipe(arguments: Sequence[str]) -> list[str]:
+    """Add the recipe for the number of training pairs to the arguments of a training with data=files, and say so.
+
+    Nothing is added if they choose an experiment, or a run to resume.
+    """
+    parsed = [each for argument in arguments if (each := parse_setting(argument))]
+    named = {each.key_or_group for each in parsed}
+    given = {each.key_or_group: each.value() for each in parsed if not each.is_sweep_override()}
+    if given.get("data") != "files" or named & {"experiment", "resume"} or not given.keys() >= _WHERE:
+        return [*arguments]
+    try:
+        pairs = _count_pairs(given)
+    except (UserError, OSError):  # training finds the same fault, and says it
+        return [*arguments]
+    chosen = f"experiment=own_text_{recipe_for(pairs).name}"
+    if launch_rank() == 0:
+        number = f"{pairs:,}" if pairs <= _MOST else f"over {_MOST:,}"
+        print(
+            f"{chosen}, for {number} training pairs, takes 10 minutes; "
+            "trainer.max_time=00:01:00:00 gives it an hour, experiment=null leaves it out",
+            file=sys.stderr,
+        )
+    return [*arguments, chosen]
+
+
+def _count_pairs(given: Mapping[str, Any]) -> int:
+    """The number of training pairs, counted until the recipes no longer tell numbers apart."""
+    if given.get("data.streaming"):
+        return _MOST + 1
+    path, src, tgt = (str(given[f"data.{key}"]) for key in ("path", "src_lang", "tgt_lang"))
+    columns = given.get("data.columns")
+    languages = Languages(src, tgt, None if columns is None else tuple(map(str, columns)))
+    files = find(Path(path).expanduser(), "train", languages)
+    if files is None:
+        raise missing_split_error(Path(path), "train", languages)
+    rows = chain.from_iterable(located_rows(shard, languages) for shard in files.shards)
+    return sum(1 for _ in islice(rows, _MOST + 1))

@@ -1,0 +1,82 @@
+"""The recipe that a training on one's own text takes if it names no experiment."""
+
+import gzip
+import json
+
+import pytest
+
+from nmt.commands.arguments import prepare_arguments
+from nmt.commands.composing import compose
+from nmt.commands.own_text import with_recipe
+
+LANGS = ("data.src_lang=en", "data.tgt_lang=fr")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(number):
+        for lang in ("en", "fr"):
+            (tmp_path / f"train.{lang}").write_text("a b\n" * number, "utf-8")
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "number, recipe", [(1, "tiny"), (3_000, "tiny"), (3_001, "small"), (10_001, "medium"), (100_001, "large")]
+)
+def test_the_number_of_pairs_chooses_the_recipe(folder, number, recipe, capsys):
+    given = prepare_arguments(["data=files", f"data.path={folder(number)}", *LANGS, "seed=2"], "train")
+    assert with_recipe(given) == [*given, f"experiment=own_text_{recipe}"]
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"{min(number, 100_000):,} training pairs" in said.err
+    assert ("over" in said.err) == (number > 100_000)
+    cfg = compose("train", [*with_recipe(given), "run_dir=x", "name=x"])
+    assert (cfg.trainer.max_time, cfg.seed) == ("00:00:10:00", 2)
+
+
+def test_pairs_of_other_formats_are_counted(tmp_path):
+    rows = [json.dumps({"english": "a", "french": "b"}) for _ in range(3_500)]
+    for shard in range(2):
+        with gzip.open(tmp_path / f"train-0000{shard}-of-00002.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.write("\n".join(rows))
+    columns = "data.columns=[en:english,fr:french]"
+    given = prepare_arguments(["data=files", f"data.path={tmp_path}", *LANGS, columns], "train")
+    assert with_recipe(given)[-1] == "experiment=own_text_small"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["attention=bahdanau"],
+        ["data=files", "experiment=null"],
+        ["data=files", "experiment=evbnews_en_vi"],
+        ["resume=logs/a", "data=files"],
+        ["-m", "data=files,grammar"],
+        ["data=multi30k"],
+    ],
+)
+def test_other_trainings_take_none(folder, settings):
+    given = prepare_arguments([*settings, f"data.path={folder(9)}", *LANGS], "train")
+    assert with_recipe(given) == given
+
+
+def test_text_that_is_streamed_is_not_counted(folder):
+    given = prepare_arguments(["data=files", f"data.path={folder(9)}", *LANGS, "data.streaming=50"], "train")
+    assert with_recipe(given)[-1] == "experiment=own_text_large"
+
+
+@pytest.mark.parametrize("settings", [[], ["data.path=nowhere"], ["data.path='a"]])
+def test_a_fault_of_the_text_is_left_to_training(settings, capsys):
+    given = ["data=files", *settings, *LANGS]
+    assert with_recipe(given) == given
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("model", ["transformer", "gru", "gru_layer_norm"])
+@pytest.mark.parametrize("size", ["tiny", "small", "medium", "large"])
+def test_every_recipe_takes_other_models(model, size):
+    given = [f"experiment=own_text_{size}", "data.path=x", *LANGS, f"model={model}", "run_dir=x", "name=x"]
+    cfg = compose("train", given)
+    assert cfg.optimizer._target_ == "nmt.training.muon.Muon"
