@@ -1,5 +1,10 @@
 """Settings of the documentation: Sphinx reads Markdown and the chapters' notebooks, and writes pages."""
 
+import dataclasses
+import inspect
+import re
+import sys
+import typing
 from importlib.metadata import version as version_of
 from pathlib import Path
 
@@ -26,7 +31,8 @@ nb_execution_mode = "off"  # docs/execute.py runs the chapters
 
 default_role = "code"  # docstrings write `x`, as Markdown does
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
+autodoc_typehints = "description"  # in the list of parameters
+autodoc_typehints_description_target = "all"
 autodoc_preserve_defaults = True
 
 html_theme = "furo"
@@ -52,5 +58,36 @@ def keep_equations(app, what, name, obj, options, lines):
     lines[:] = written
 
 
+def list_parameters(app, what, name, obj, options, lines):
+    """Docstrings describe parameters in paragraphs of `name: text. name: text.`: show these as a list with types."""
+    try:
+        names = "|".join(map(re.escape, inspect.signature(obj).parameters))
+    except (TypeError, ValueError):  # a module, or an attribute
+        return
+    paragraphs = "\n".join(lines).split("\n\n")
+    for number, text in enumerate(paragraphs):
+        if names and re.match(rf"({names}): ", text):
+            parts = re.split(rf"(?:^|(?<=[.;]) |(?<=[.;])\n|\n)({names}): ", text)[1:]
+            fields = zip(parts[::2], parts[1::2], strict=True)
+            paragraphs[number] = "\n".join(f":param {key}: {' '.join(each.split())}" for key, each in fields)
+    lines[:] = "\n\n".join(paragraphs).split("\n")
+
+
+def leave_ranges_out(app):
+    """Show types without the ranges that `Annotated` adds: the pages of the settings have them."""
+    import nmt.analysis  # and all that the page of the Python interface shows
+
+    modules = [module for name, module in sys.modules.items() if name.startswith("nmt.")]
+    for each in {kind for module in modules for kind in vars(module).values() if inspect.isclass(kind)}:
+        if not each.__module__.startswith("nmt."):
+            continue
+        if dataclasses.is_dataclass(each):
+            each.__annotations__ = typing.get_type_hints(each)
+        elif inspect.isfunction(each.__init__):
+            each.__init__.__annotations__ = typing.get_type_hints(each.__init__)
+
+
 def setup(app):
+    app.connect("builder-inited", leave_ranges_out)
+    app.connect("autodoc-process-docstring", list_parameters)
     app.connect("autodoc-process-docstring", keep_equations)
