@@ -1,7 +1,10 @@
 """Settings of the documentation: Sphinx reads Markdown and the chapters' notebooks, and writes pages."""
 
 import dataclasses
+import html
+import importlib
 import inspect
+import json
 import re
 import sys
 import typing
@@ -75,7 +78,7 @@ def list_parameters(app, what, name, obj, options, lines):
 
 def leave_ranges_out(app):
     """Show types without the ranges that `Annotated` adds: the pages of the settings have them."""
-    import nmt.analysis  # and all that the page of the Python interface shows
+    importlib.import_module("nmt.analysis")  # and all that the page of the Python interface shows
 
     modules = [module for name, module in sys.modules.items() if name.startswith("nmt.")]
     for each in {kind for module in modules for kind in vars(module).values() if inspect.isclass(kind)}:
@@ -87,7 +90,33 @@ def leave_ranges_out(app):
             each.__init__.__annotations__ = typing.get_type_hints(each.__init__)
 
 
+SEARCH_TEXT = """\
+// Of pages on a disk, a browser lets no script read another: search finds its excerpts here
+const texts = %s
+window.fetch = (url) => Promise.resolve({ text: () => `<div role="main">${texts[url.replace(/^[.][/]/, "")]}</div>` })
+"""
+
+
+def load_search_text(app, page, template, context, doctree):
+    if page == "search":
+        script = "_static/search_text.js"
+        app.add_js_file(
+            None,
+            body=f"if (location.protocol === 'file:') document.write('<script src={script}></' + 'script>')",
+        )
+
+
+def write_search_text(app, error):
+    if error is None and app.builder.format == "html":
+        texts = {page: app.env.get_doctree(page).astext() for page in app.env.found_docs}
+        anchors = re.compile(r'<a id="[^"]*"></a>')
+        texts = {f"{page}.html": html.escape(anchors.sub("", text)) for page, text in texts.items()}
+        Path(app.outdir, "_static", "search_text.js").write_text(SEARCH_TEXT % json.dumps(texts), "utf-8")
+
+
 def setup(app):
+    app.connect("html-page-context", load_search_text)
+    app.connect("build-finished", write_search_text)
     app.connect("builder-inited", leave_ranges_out)
     app.connect("autodoc-process-docstring", list_parameters)
     app.connect("autodoc-process-docstring", keep_equations)
