@@ -50,14 +50,31 @@ html_copy_source = False
 html_show_sourcelink = False
 
 
-def keep_equations(app, what, name, obj, options, lines):
-    """Docstrings set equations apart by indenting them, as Markdown does: show such blocks as they are written."""
+FORMS = {name: rf"\{name}" for name in ("alpha", "beta", "sigma", "Phi", "sum", "exp", "tanh")}
+
+
+def latex(line):
+    """An equation as docstrings write it, in LaTeX: `e_tj = v^T tanh(W q_t)`; three spaces or more lie between two."""
+    words = r"(?<![A-Za-z_^{])([A-Za-z]{2,})"
+    line = re.sub(words, lambda found: FORMS.get(found[1], rf"\mathrm{{{found[1]}}}"), line.strip())
+    line = re.sub(r"([_^])(\w+)", r"\1{\2}", line.replace(" * ", r" \odot "))
+    line = re.sub(r" {3,}", r" \\qquad ", line)
+    return re.sub(r"(?<=[\w|}]) (?=\\mathrm)|(?<=[a-zA-Z]}) (?=[\w|])", r"\\ ", line)  # words in an equation
+
+
+def show_equations(app, what, name, obj, options, lines):
+    """Docstrings set equations apart by indenting them: show these as equations, other such blocks as they are."""
     written = []
     for number, line in enumerate(lines):
         begins = line.startswith("    ") and number > 0 and not lines[number - 1].strip()
-        if begins and not any(each.startswith("    ") for each in written[-2:]):
-            written += ["::", ""]
-        written.append(line)
+        if begins and " = " in line:
+            written += [".. math::", "", f"    {latex(line)}", ""]
+        elif begins and not any(each.startswith("    ") for each in written[-2:]):
+            written += ["::", "", line]
+        elif line.startswith("    ") and " = " in line and written[-3:-2] and written[-2].startswith("    "):
+            written[-2:] = [f"{written[-2]} \\\\", f"    {latex(line)}", ""]
+        else:
+            written.append(line)
     lines[:] = written
 
 
@@ -119,4 +136,4 @@ def setup(app):
     app.connect("build-finished", write_search_text)
     app.connect("builder-inited", leave_ranges_out)
     app.connect("autodoc-process-docstring", list_parameters)
-    app.connect("autodoc-process-docstring", keep_equations)
+    app.connect("autodoc-process-docstring", show_equations)
