@@ -9,50 +9,51 @@ from nmt.errors import command
 
 
 class SizedRecipe(NamedTuple):
-    """The experiment own_text_NAME for up to `most` pairs (None: any number), and why its settings are so."""
+    """The experiment own_text_NAME for up to `most` pairs (None: any number), and its pieces."""
 
     name: str
     most: int | None
-    reasons: tuple[str, ...]
+    pieces: int
 
 
-_SHARED = (
-    "Muon: more learned in the same time than by Adam",
-    "trainer.max_time: the learning rate falls to nothing when the time ends",
-)
 RECIPES = (
-    SizedRecipe(
-        "tiny",
-        3_000,
-        (
-            "1,000 pieces: of more, most would be seen too rarely",
-            "dropout 0.4 and batches of 1,024 tokens: each pair is read dozens of times",
-        ),
-    ),
-    SizedRecipe("small", 10_000, ("2,000 pieces", "dropout 0.3: each pair is read many times")),
-    SizedRecipe("medium", 100_000, ("4,000 pieces, batches of 2,048 tokens", "dropout 0.2")),
-    SizedRecipe("large", None, ("8,000 pieces", "dropout 0.1: each pair is read a few times at most")),
+    SizedRecipe("tiny", 3_000, 1_000),
+    SizedRecipe("small", 10_000, 2_000),
+    SizedRecipe("medium", 100_000, 4_000),
+    SizedRecipe("large", None, 8_000),
 )
+# Dropout by training pairs for each minute: the fewer they are, the more often each is read
+DROPOUT = ((250, 0.4), (1_000, 0.3), (2_000, 0.2), (None, 0.1))
 
 
 def recipe_for(pairs: int) -> SizedRecipe:
     return next(each for each in RECIPES if each.most is None or pairs <= each.most)
 
 
+def dropout_for(pairs: int, minutes: int) -> float:
+    return next(dropout for most, dropout in DROPOUT if most is None or pairs <= most * minutes)
+
+
 def write_recipe(pairs: int, minutes: int, data: DictConfig, path: str) -> dict[str, Any]:
     """The command that trains on `pairs` pairs of the folder `path` for some minutes, and a reason for each choice."""
-    chosen = recipe_for(pairs)
+    chosen, dropout = recipe_for(pairs), dropout_for(pairs, minutes)
     hours, rest = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
-    given = [f"data.path={path}", f"data.src_lang={data.src_lang}", f"data.tgt_lang={data.tgt_lang}"]
-    given += [f"data.columns=[{','.join(data.columns)}]"] if data.columns is not None else []
-    given += ["data.bad_rows=skip"] if data.bad_rows == "skip" else []
-    time = f"trainer.max_time={days:02}:{hours:02}:{rest:02}:00"
+    settings = [f"experiment=own_text_{chosen.name}", f"data.path={path}"]
+    settings += [f"data.src_lang={data.src_lang}", f"data.tgt_lang={data.tgt_lang}"]
+    settings += [f"data.columns=[{','.join(data.columns)}]"] if data.columns is not None else []
+    settings += ["data.bad_rows=skip"] if data.bad_rows == "skip" else []
+    settings += [f"trainer.max_time={days:02}:{hours:02}:{rest:02}:00", f"model.dropout={dropout}"]
     return {
-        "command": command("train", [f"experiment=own_text_{chosen.name}", *given, time]),
+        "command": command("train", settings),
         "pairs": pairs,
         "minutes": minutes,
-        "reasons": [*chosen.reasons, *_SHARED],
+        "reasons": [
+            f"{chosen.pieces:,} pieces: of more, most would be seen too rarely in {pairs:,} pairs",
+            f"dropout {dropout}: {pairs / minutes:,.0f} pairs for each minute; the fewer, the more often each is read",
+            "Muon: more learned in the same time than by Adam",
+            "trainer.max_time: the learning rate falls to nothing when the time ends",
+        ],
     }
 
 
