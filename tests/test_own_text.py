@@ -23,7 +23,8 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "number, recipe", [(1, "tiny"), (3_000, "tiny"), (3_001, "small"), (10_001, "medium"), (100_001, "large")]
+    ("number", "recipe"),
+    [(1, "tiny"), (3_000, "tiny"), (3_001, "small"), (10_001, "medium"), (100_001, "large")],
 )
 def test_the_number_of_pairs_chooses_the_recipe(folder, number, recipe, capsys):
     given = prepare_arguments(["data=files", f"data.path={folder(number)}", *LANGS, "seed=2"], "train")

@@ -20,9 +20,10 @@ from nmt.commands import starts
 from nmt.commands.training_step import build_step
 from nmt.config.types import key_of
 from nmt.data.batching import Batch
+from nmt.errors import command
 from nmt.run.device import pick_device
 from nmt.run.paths import write_atomically
-from nmt.run.provenance import command_line, provenance
+from nmt.run.provenance import provenance
 
 LENGTH = 20  # pieces per side, unless lengths are the axis
 KEYS = {"widths": "model.size", "vocabularies": "data.tokenizer.vocab_size"}
@@ -34,7 +35,7 @@ def growth(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     With `output` FILE.json, write it there and draw it in FILE.png.
     """
     device = pick_device(cfg.device)
-    origin = provenance(command_line("benchmark", overrides), device)  # the machine's load before the work
+    origin = provenance(command("benchmark", overrides), device)  # the machine's load before the work
     settings = [each for each in overrides if key_of(each).partition(".")[0] != "data"]
     values = {axis: sorted(set(cfg.axes[axis])) for axis in cfg.growth}
     parts = sum(len(each) * (1 if axis == "corpora" else cfg.repeats + 2) for axis, each in values.items())

@@ -19,12 +19,12 @@ from nmt.atomic import json_text
 from nmt.benchmark import plain, safe_environment
 from nmt.commands.starts import TRAIN
 from nmt.config.types import key_of
-from nmt.errors import UserError
+from nmt.errors import UserError, command
 from nmt.plotting import learning_curves, to_png
 from nmt.run.data import read_splits
 from nmt.run.device import pick_device
 from nmt.run.paths import write_atomically
-from nmt.run.provenance import command_line, provenance
+from nmt.run.provenance import provenance
 
 TOLD = (
     "trainer.enable_progress_bar=false",
@@ -63,10 +63,10 @@ def speedrun(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             folders = [f"log_dir={directory}/logs", f"data.cache_dir={directory}/cache_{seed}"]
             here = [*TRAIN, *settings, f"seed={seed}", *folders, *TOLD]
             loop = [sys.executable, str(plain.__file__), f"{directory}/texts.json", str(seed)]
-            for name, command in (("here", here), ("plain loop", loop)):
-                curves[name].append(validations(command, f"{name}, seed {seed}"))
+            for name, arguments in (("here", here), ("plain loop", loop)):
+                curves[name].append(validations(arguments, f"{name}, seed {seed}"))
     result = {
-        **provenance(command_line("benchmark", overrides), pick_device("auto")),
+        **provenance(command("benchmark", overrides), pick_device("auto")),
         "target": cfg.target,
         "seconds": {name: [seconds_to(cfg.target, each) for each in runs] for name, runs in curves.items()},
         "curves": curves,
