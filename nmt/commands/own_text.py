@@ -8,7 +8,6 @@ from typing import Any
 
 from nmt.commands.arguments import parse_setting
 from nmt.data.find import Languages, find, missing_split_error
-from nmt.data.formats import located_rows
 from nmt.environment import launch_rank
 from nmt.errors import UserError
 from nmt.preparation.recipe import RECIPES, recipe_for
@@ -52,5 +51,7 @@ def _count_pairs(given: Mapping[str, Any]) -> int:
     files = find(Path(path).expanduser(), "train", languages)
     if files is None:
         raise missing_split_error(Path(path), "train", languages)
+    from nmt.data.formats import located_rows  # late: it needs pyarrow
+
     rows = chain.from_iterable(located_rows(shard, languages) for shard in files.shards)
     return sum(1 for _ in islice(rows, _MOST + 1))
