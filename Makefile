@@ -87,7 +87,7 @@ reproduction: setup      ## the comparison with the papers in docs/results on th
 	$(BIN)/python scripts/compare.py runs='logs/reproduction/*/*' output=logs/reproduction_comparison
 
 speedrun: setup         ## Multi30k to 36.0 BLEU beside a plain PyTorch loop, three rounds; ARGS=data.path=DIR reads a local copy
-	$(BIN)/python scripts/benchmark.py speedrun=multi30k_speedrun data=multi30k output=logs/speedrun.json $(ARGS)
+	$(BIN)/python scripts/workbench/speedrun.py data=multi30k --output logs/speedrun.json $(ARGS)
 
 demo: dev               ## play with the newest finished run in a browser: http://localhost:7860
 	$(BIN)/python scripts/demo.py $(ARGS)

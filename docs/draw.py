@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 from matplotlib.figure import Figure
 
-import records
+import records  # first: it adds the workbench to the path
+from growth import growth_panels
 from nmt import Run, plotting
 from nmt.alignment import parse_talp
-from nmt.benchmark import growth_curves
 
 PICTURES = Path(__file__).parent / "pictures"
 CHAPTER = Path(__file__).parent / "learn" / "01_bottleneck.ipynb"
@@ -50,7 +50,7 @@ def main(run_dir: Path, documents: Path) -> None:
     figure = plotting.bleu_by_length(lengths["buckets"], scores, lengths["num_sentences"])
     plotting.to_png(figure, PICTURES / "multi30k_lengths.png")
     axes = records.load("growth")["growth"] | records.load("growth_corpora")["growth"]
-    plotting.to_png(plotting.growth_panels(growth_curves(axes)), PICTURES / "growth.png")
+    plotting.to_png(growth_panels(axes), PICTURES / "growth.png")
     for file in PICTURES.iterdir():
         if file.stat().st_size > MOST_BYTES:
             sys.exit(f"{file} has {file.stat().st_size:,} bytes, more than {MOST_BYTES:,}")

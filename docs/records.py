@@ -1,20 +1,23 @@
 """Tables of results for README and docs, made from the records in `docs/results/*.json`.
 
 A page marks the place of a table with `<!-- table NAME -->` and `<!-- end -->`; NAME is one of `TABLES`. A record is
-what `compare.py output=DIR` or `benchmark.py output=FILE` wrote, with the command, commit and machine of each run.
+what `compare.py output=DIR` or a tool of `scripts/workbench` wrote, with the command, commit and machine of each run.
 """
 
 import json
 import re
 import shlex
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.benchmark import growth_rows
 from nmt.comparison.tables import align_columns
 from nmt.metrics import LABELS
+
+sys.path.append(str(Path(__file__).parents[1] / "scripts" / "workbench"))
+from growth import growth_rows
 
 RECORDS = Path(__file__).parent / "results"
 LEFT_OUT = (  # these say nothing of the model

@@ -372,7 +372,6 @@ def test_null_and_words_are_values_where_they_mean_something(overrides):
         ("train", ["trusted=[nomodule]"], r"trusted=\[nomodule\]: there is no such module"),
         ("train", ["trusted=[nomodule.part]"], r"trusted=\[nomodule.part\]: there is no such module"),
         ("translate", ["+foo=1"], "unknown configuration key 'foo'"),
-        ("benchmark", ["+axes.foo=[1]"], "unknown configuration key 'axes.foo'"),
     ],
 )
 def test_a_setting_that_nothing_reads_is_refused(name, overrides, message):

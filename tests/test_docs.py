@@ -44,10 +44,8 @@ BENCHMARK = [
     "repeats=1",
     "startup=false",
 ]
-GROWTH = ["model.size=16", "num_batches=1", "repeats=1", "axes.lengths=[4,8]", "axes.widths=[8,16]",
-          "axes.vocabularies=[50,100]"]  # fmt: skip
-# Several processes, another machine or a cluster, a server, trackers, models of one kind, large corpora, races: their
-# settings are composed here, and run by the tests of ddp, demo, trackers, export, benchmark and speedrun.
+# Several processes, another machine or a cluster, a server, trackers, models of one kind: their
+# settings are composed here, and run by the tests of ddp, demo, trackers and export.
 COMPOSED_ONLY = (
     "torchrun ",
     "trainer=ddp",
@@ -55,8 +53,7 @@ COMPOSED_ONLY = (
     "demo.py",
     "logger=",
     "export.py",
-    "corpora=",
-    "speedrun=",
+    "scripts/workbench/",
 )
 
 
@@ -93,6 +90,8 @@ def test_every_command_is_one_of_ours_and_composes(page):
         if line.startswith("make "):
             for target in line.split()[1:]:
                 assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE), line
+        elif line.startswith("python scripts/workbench/"):
+            assert (ROOT / line.split()[1]).is_file(), line  # its tests run it
         elif line.startswith("tensorboard "):
             assert shlex.split(line)[1] == "--logdir"
         else:
@@ -163,7 +162,7 @@ def shortened(line: str, name: str, words: list[str]) -> list[str]:
     if name == "benchmark":
         if "compare=" in line:
             return [word.replace("A.json", "FILE.json").replace("B.json", "FILE.json") for word in words]
-        return [*words, *(GROWTH if "growth=" in line else BENCHMARK)]
+        return [*words, *BENCHMARK]
     if name == "compare":
         return [*words, "num_bootstrap=10", "num_trials=10"]
     words = [word.replace("=DIR/", "=TEXT/").replace("data.path=DIR", "data.path=TEXT") for word in words]

@@ -11,7 +11,6 @@ PAIRS = {
     "recurrent.py": {"encoders", "decoders"},
     "transformer.py": {"encoders", "decoders"},
     "train.py": {"commands", "training"},
-    "growth.py": {"commands", "benchmark"},
 }
 INTERFACES = {"main": "commands", "write": "export"}  # of every command, of every format of an export
 

@@ -234,22 +234,6 @@ def test_bleu_by_length_has_a_line_for_each_run_with_gaps_where_there_are_no_sen
     assert plotting.to_array(figure).min() < 120
 
 
-def test_growth_is_drawn_in_panels_with_logarithmic_axes():
-    curves = {"pieces/s": [(10, 50.0), (1000, 5.0)], "memory, MiB": [(10, 1.0)]}
-    figure = plotting.growth_panels({"lengths": curves, "widths": curves, "pairs": {"memory, MiB": []}})
-    assert [axes.get_xlabel() for axes in figure.axes] == ["lengths", "widths", "pairs"]
-    assert (
-        {axes.get_xscale() for axes in figure.axes} == {axes.get_yscale() for axes in figure.axes} == {"log"}
-    )
-    axes = figure.axes[0]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["10", "1,000"]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(curves)
-    assert {line.get_label(): line.get_xydata().tolist() for line in axes.lines} == {
-        name: [list(point) for point in points] for name, points in curves.items()
-    }
-    assert plotting.to_array(figure).min() < 120
-
-
 def test_learning_curves_have_the_steps_of_each_run():
     runs = {"one": ([100, 200], [1.0, 2.0]), "none": None, "two": ([50, 150, 400], [0.5, 3.0, 4.0])}
     curves = {name: [] if curve is None else [curve] for name, curve in runs.items()}

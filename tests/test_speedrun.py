@@ -4,17 +4,15 @@ import json
 import random
 import sys
 
-import hydra
+import plain_loop as plain
 import pytest
+import speedrun
 import torch
+from plain_loop import EOS, PAD, Recipe
+from speedrun import Validation, run_to_validations, seconds_to
 
-from nmt.benchmark import plain
-from nmt.benchmark.plain import EOS, PAD, Recipe
-from nmt.commands import speedrun as command
-from nmt.commands.speedrun import Validation, seconds_to, validations
 from nmt.data.grammar import sentence
 from nmt.errors import UserError
-from tests.commands import ROOT, run
 
 
 @pytest.fixture
@@ -69,16 +67,16 @@ def test_the_plain_loop_learns_by_heart():
 def test_validations_are_timed_as_they_are_printed_and_a_failure_is_one_line(capsys):
     program = "import sys, time; print('{\"step\": 3, \"bleu\": 1.5}', flush=True); time.sleep(0.3); print('other'); "
     program += 'print(\'{"step": 6, "bleu": 2.5}\')'
-    first, second = validations([sys.executable, "-c", program], "it")
+    first, second = run_to_validations([sys.executable, "-c", program], "it")
     assert (first.step, first.bleu, second.step, second.bleu) == (3, 1.5, 6, 2.5)
     assert second.seconds - first.seconds >= 0.25
     assert capsys.readouterr().err == "".join(
         f"it: {each.bleu:.2f} BLEU after {each.seconds:.0f} s\n" for each in (first, second)
     )
     with pytest.raises(UserError, match=r"^speedrun: the run ended before its first validation"):
-        validations([sys.executable, "-c", ""], "it")
+        run_to_validations([sys.executable, "-c", ""], "it")
     with pytest.raises(UserError, match=r"^speedrun: out of luck$"):
-        validations([sys.executable, "-c", "import sys; sys.exit('one line\\nout of luck')"], "it")
+        run_to_validations([sys.executable, "-c", "import sys; sys.exit('one line\\nout of luck')"], "it")
 
 
 def test_the_target_is_reached_at_the_first_validation_that_has_it():
@@ -94,31 +92,25 @@ def test_rounds_take_turns_with_their_seeds_and_the_curves_are_kept(tmp_path, ca
         seed = 1 + sum("train" in each for each in asked) // 2
         return [Validation(10.0 * len(asked), 5, 20.0), Validation(11.0 * len(asked), 9, 35.0 + seed)]
 
-    monkeypatch.setattr(command, "validations", validated)
-    overrides = ["speedrun=multi30k_speedrun", "data=grammar", "data.num_train=50", "data.num_val=5"]
-    overrides += [
-        "data.num_test=5",
-        f"data.cache_dir={tmp_path}/cache",
-        "repeats=2",
-        f"output={tmp_path}/a.json",
-    ]
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
-        command.speedrun(hydra.compose("benchmark", overrides=overrides), overrides)
+    monkeypatch.setattr(speedrun, "run_to_validations", validated)
+    settings = ["data=grammar", "data.num_train=50", "data.num_val=5", "data.num_test=5"]
+    settings += [f"data.cache_dir={tmp_path}/cache", "--rounds=2", f"--output={tmp_path}/a.json"]
+    monkeypatch.setattr(sys, "argv", ["speedrun.py", *settings])
+    speedrun.main()
     assert ["nmt.commands" in words for words in asked] == [True, False, True, False]
+    assert all("experiment=multi30k_speedrun" in words for words in asked[::2])
     assert [words[-1] for words in asked[1::2]] == ["1", "2"]
     assert all(f"seed={seed}" in words for seed, words in enumerate(asked[::2], start=1))
     kept = json.loads((tmp_path / "a.json").read_text())
+    assert kept["command"].startswith("python scripts/workbench/speedrun.py data=grammar")
     assert kept["seconds"] == {"here": [11.0, 33.0], "plain loop": [22.0, 44.0]}
     assert (tmp_path / "a.png").stat().st_size > 1000
     assert "36 BLEU after 22 s (rounds: 11, 33)" in capsys.readouterr().out
 
 
-def test_what_has_no_effect_on_a_race_is_refused():
-    overrides = ["speedrun=multi30k_speedrun", "model.size=128"]
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
-        cfg = hydra.compose("benchmark", overrides=overrides)
-        with pytest.raises(UserError, match=r"^model\.size= has no effect with speedrun="):
-            command.speedrun(cfg, overrides)
+def test_settings_without_effect_on_the_race_are_refused():
+    with pytest.raises(UserError, match=r"^model\.size= has no effect"):
+        speedrun.speedrun("multi30k_speedrun", ["model.size=128"], num_rounds=1)
 
 
 @pytest.mark.slow
@@ -129,9 +121,7 @@ def test_a_race_is_run(tmp_path):
             lines = "\n".join(pair[side] for pair in texts(number))
             (tmp_path / "text" / f"{name}.{lang}").write_text(lines + "\n", "utf-8")
     data = ["data=files", f"data.path={tmp_path}/text", "data.src_lang=en", "data.tgt_lang=vi"]
-    data += ["data.tokenizer.vocab_size=250"]
-    ended = run("benchmark", "speedrun=multi30k_fast", *data, "repeats=1", f"output={tmp_path}/a.json")
-    assert ended.status == 0, ended.err
-    kept = json.loads((tmp_path / "a.json").read_text())
-    assert [len(kept["curves"][name][0]) for name in ("here", "plain loop")] == [4, 4]
-    assert "not reached" in ended.out
+    curves = speedrun.speedrun("multi30k_fast", [*data, "data.tokenizer.vocab_size=250"], num_rounds=1)
+    assert [len(curves[name][0]) for name in ("here", "plain loop")] == [4, 4]
+    for name in curves:
+        assert "not reached" in speedrun.race_line(name, curves[name], 36.0)

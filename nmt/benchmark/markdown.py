@@ -1,29 +1,17 @@
-"""Summaries and tables of measurements: medians with their range, ratios, and the points of growth curves."""
+"""Summaries and tables of measurements: medians with their range, and ratios."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.benchmark.growth import exponents
-
 LABELS = {
     "train_tokens_per_second": "training, target tokens/s",
-    "efficiency": "efficiency",
     "loader_share": "share of waiting for batches",
     "memory_mib": "memory of training, MiB",
     "greedy_sentences_per_second": "greedy, sentences/s",
     "beam_sentences_per_second": "beam, sentences/s",
     "startup_seconds": "start to first step, s",
 }
-
-AXES = {
-    "lengths": "pieces of either side",
-    "widths": "model.size",
-    "vocabularies": "pieces in the vocabulary",
-    "corpora": "pairs",
-}
-COSTS = ("target pieces/s", "memory, MiB")
-COSTS_OF_CORPORA = ("pairs prepared/s", "streamed start: memory, MiB", "streamed start, s")
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
@@ -66,7 +54,7 @@ def ratio_table(before: dict[str, Any], after: dict[str, Any]) -> str:
         old, new = (result["variants"][name]["measures"] for result in (before, after))
         for key in [key for key in LABELS if key in old and key in new]:
             ratio = extreme_ratio(new[key], old[key])
-            values = [_figure(key, old[key]), _figure(key, new[key]), _spread(ratio, ".3f")]
+            values = [_figure(key, old[key]), _figure(key, new[key]), spread(ratio, ".3f")]
             rows.append([name, LABELS[key], *values])
     notes = [
         f"{key}: {before['machine'].get(key)} before, {value} after"
@@ -85,82 +73,12 @@ def extreme_ratio(figure: Mapping[str, float], baseline: Mapping[str, float]) ->
     }
 
 
-def corpora_table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Two tables with a row per corpus: starts of training (first, cached, streamed), and the batches of an epoch."""
-    starts, batches = [], []
-    for each in results:
-        pairs, first = f"{each['num_pairs']:,}", each["first"]
-        prepared = f"{each['prepared_pairs_per_second']:,.0f}/s"
-        starts.append(
-            [pairs, _mib(each["text_bytes"]), f"{first['seconds']:.1f} s", prepared, _mib(first["peak"])]
-        )
-        for start in (each["cached"], each["streamed"]):
-            starts[-1] += [f"{start['seconds']:.1f} s", _mib(start["peak"])]
-        dealt, loaded = f"{each['deal_seconds']:.2f} s", f"{each['load_pairs_per_second']:,.0f}/s"
-        batches.append(
-            [pairs, f"{each['num_batches']:,}", dealt, f"{each['sampler_bytes_per_pair']:.0f} B", loaded]
-        )
-    head = ["pairs", "text", "first start", "prepared", "memory"]
-    head += ["cached start", "memory", "streamed start", "memory"]
-    columns = ["pairs", "batches", "dealt in", "memory a pair", "loaded pairs"]
-    return f"{_table(head, starts)}\n\n{_table(columns, batches)}"
-
-
-def growth_tables(result: Mapping[str, Any]) -> str:
-    """A table per axis: the costs at every value, and the exponent of the seconds per item from the previous value."""
-    sections = [_machine(result)]
-    for axis, points in result["growth"].items():
-        header, *rows = growth_rows(axis, points)
-        sections.append(_table(header, rows))
-    return "\n\n".join(sections)
-
-
-def growth_rows(axis: str, points: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """The header and rows of the table of an axis."""
-    slopes = exponents([(each["value"], 1 / each["per_second"]["median"]) for each in points])
-    costs = COSTS_OF_CORPORA if axis == "corpora" else COSTS
-    rows = [[AXES[axis], *costs, "exponent of seconds"]]
-    for each, slope in zip(points, ["", *(f"{slope:+.2f}" for slope in slopes)], strict=True):
-        start = [f"{each['start_seconds']:.1f}"] if axis == "corpora" else []
-        memory = _mib(each["memory_bytes"]).removesuffix(" MiB")
-        rows.append([f"{each['value']:,}", _figure("", each["per_second"]), memory, *start, slope])
-    return rows
-
-
-def growth_curves(
-    axes: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """The points (value, cost) of every curve, by axis label and name of the cost."""
-    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for axis, points in axes.items():
-        names = COSTS_OF_CORPORA if axis == "corpora" else COSTS
-        panel = curves[AXES[axis]] = {name: [] for name in names}
-        for each in points:
-            memory = each["memory_bytes"] and each["memory_bytes"] / 2**20
-            costs = (each["per_second"]["median"], memory, each.get("start_seconds"))
-            for name, cost in zip(names, costs, strict=False):
-                if cost is not None:
-                    panel[name].append((each["value"], cost))
-    return curves
-
-
-def _mib(num_bytes: int | None) -> str:
-    return "" if num_bytes is None else f"{num_bytes / 2**20:,.0f} MiB"
-
-
-def _machine(result: Mapping[str, Any]) -> str:
-    machine = result["machine"]
-    return (
-        f"{machine['gpu'] or machine['cpu']}, {machine['num_threads']} of {machine['num_cores']} cores "
-        f"(load {machine['load']}), torch {machine['torch']}, {result['settings']['precision']}"
-    )
-
-
 def _facts(result: dict[str, Any]) -> str:
     settings, data = result["settings"], result["data"]
-    padding = data["padding"]
+    padding, machine = data["padding"], result["machine"]
     return (
-        f"{_machine(result)}\n"
+        f"{machine['gpu'] or machine['cpu']}, {machine['num_threads']} of {machine['num_cores']} cores "
+        f"(load {machine['load']}), torch {machine['torch']}, {settings['precision']}\n"
         f"{data['num_batches']} batches a turn, of at most {settings['data']['max_tokens']:,} tokens, "
         f"{data['num_target_tokens']:,} target tokens; padding {padding['source']:.1%} of the source, "
         f"{padding['target']:.1%} of the target, {padding['both']:.1%} in all\n"
@@ -185,7 +103,7 @@ def _ratios(variants: Mapping[str, Any]) -> str:
     rows = []
     for key, base in variants[first]["measures"].items():
         figures = [variants[name]["measures"].get(key) for name in others]
-        ratios = [each and _spread(paired_ratio(each["values"], base["values"]), ".3f") for each in figures]
+        ratios = [each and spread(paired_ratio(each["values"], base["values"]), ".3f") for each in figures]
         rows.append([LABELS[key], *(each or "" for each in ratios)])
     return _table([f"ratio to {first}", *others], rows)
 
@@ -193,12 +111,12 @@ def _ratios(variants: Mapping[str, Any]) -> str:
 def _figure(key: str, figure: Mapping[str, float] | None) -> str:
     if figure is None:
         return ""
-    if key in ("efficiency", "loader_share"):
-        return _spread(figure, ".1%")
-    return _spread(figure, ",.0f" if figure["median"] >= 1000 else ".3g")
+    if key == "loader_share":
+        return spread(figure, ".1%")
+    return spread(figure, ",.0f" if figure["median"] >= 1000 else ".3g")
 
 
-def _spread(figure: Mapping[str, float], form: str) -> str:
+def spread(figure: Mapping[str, float], form: str) -> str:
     """`12.3 (12.1–12.9)`; without the range if all values are equal."""
     median, low, high = (format(figure[key], form) for key in ("median", "min", "max"))
     return median if figure["min"] == figure["max"] else f"{median} ({low}–{high})"

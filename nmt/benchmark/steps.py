@@ -1,28 +1,30 @@
-"""Timing of whole training steps and of fixed-length translations, and callbacks for measured runs."""
+"""Timing of whole training steps and of fixed-length translations, and the callback that ends a measured start."""
 
 import itertools
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-import lightning as L
 import torch
-from datasets import Dataset
 from lightning.pytorch.callbacks import Callback
+from omegaconf import DictConfig
 from torch import Tensor
 
 from nmt.attention.masks import padding_mask
-from nmt.data.batching import Batch, TokenBatchSampler
+from nmt.config.build import build
+from nmt.data.batching import Batch
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings, search
 from nmt.kernels import using
 from nmt.models.base import Translator
+from nmt.run.model import build_translator
 from nmt.training.losses import LossSum
 from nmt.training.module import TranslationModule
-
-_LOADED_BATCHES = 500
+from nmt.training.muon import make_optimizer
+from nmt.training.schedules import constant
 
 
 class TrainingStep:
@@ -55,6 +57,26 @@ class TrainingStep:
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16-mixed")
         with autocast, using(self.kernels):
             return self.module.loss_of(batch)
+
+
+def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> TrainingStep:
+    """The training step of a configuration, with a newly initialised model."""
+    torch.manual_seed(cfg.seed)
+    module = TranslationModule(
+        build_translator(cfg.model, tokenizer, trusted=cfg.trusted),
+        optimizer=build(cfg.optimizer, "optimizer", trusted=cfg.trusted),
+        scheduler=partial(constant, warmup_steps=0),
+        label_smoothing=cfg.label_smoothing,
+        guided_alignment=0.0,
+        r_drop=cfg.r_drop,
+    ).to(device)
+    return TrainingStep(
+        module,
+        make_optimizer(module.optimizer_factory, module.translator),
+        clip_norm=cfg.gradient_clip_val,
+        precision=cfg.precision,
+        kernels=cfg.kernels,
+    )
 
 
 def train_seconds(step: TrainingStep, batches: Sequence[Batch]) -> float:
@@ -103,36 +125,10 @@ def num_target_tokens(batches: Iterable[Batch], pad_id: int) -> int:
     return sum(int(padding_mask(batch.tgt_out, pad_id).sum()) for batch in batches)
 
 
-def sampler_cost(sampler: TokenBatchSampler, rows: Dataset) -> dict[str, float]:
-    """Costs of an epoch's batches: number, seconds to form them, bytes per pair, and pairs loaded per second."""
-    started = time.perf_counter()
-    num_batches = len(sampler)
-    dealt = time.perf_counter()
-    loaded = sum(len(rows.__getitems__(chosen)) for chosen in itertools.islice(sampler, _LOADED_BATCHES))
-    ended = time.perf_counter()
-    return {
-        "num_batches": num_batches,
-        "deal_seconds": dealt - started,
-        "sampler_bytes_per_pair": sampler.num_bytes() / len(sampler.src_lengths),
-        "load_pairs_per_second": loaded / (ended - dealt),
-    }
-
-
 class Leave(Callback):
     """Ends the process after the first batch, to measure the start-up of a run."""
 
     def on_train_batch_end(self, *_: Any) -> None:
-        os._exit(0)
-
-
-class TellValidations(Callback):
-    """Prints the step and BLEU of each validation as a line of JSON; ends the process after training."""
-
-    def on_validation_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        bleu = float(trainer.callback_metrics["val/bleu"])
-        print(json.dumps({"step": trainer.global_step, "bleu": bleu}), flush=True)
-
-    def on_fit_end(self, *_: Any) -> None:
         os._exit(0)
 
 

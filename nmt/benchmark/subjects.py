@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from nmt.benchmark.markdown import LABELS, summary
-from nmt.benchmark.products import products_of, products_seconds
 from nmt.benchmark.resources import peak_memory_of
 from nmt.benchmark.steps import TrainingStep, decode_seconds, first, num_target_tokens, train_seconds
 from nmt.data.batching import Batch
@@ -51,15 +50,11 @@ class Subject:
         self.step = build()
 
     def take_turn(self, turn: int, loader: Iterable[Batch]) -> None:
-        """Measure everything once, on the batches of this turn. Turn 0 does not count.
-
-        The products are measured after training, because preparing the libraries for new shapes is part of training.
-        """
+        """Measure everything once, on the batches of this turn. Turn 0 does not count."""
         batches = self.turns[turn]
         if self.device.type == "cuda":
             train_seconds(self.step, batches)  # records the CUDA graphs, which a long training does once
         seconds = train_seconds(self.step, batches)
-        alone = products_seconds(products_of(self.step, batches), self.device)
         waiting = self._waiting_seconds(loader, len(batches))
         sources = [batch.src for batch in batches[: self.decoding.num_batches]]
         num_sentences = sum(len(src) for src in sources)
@@ -67,7 +62,6 @@ class Subject:
         figures = {
             "train_tokens_per_second": num_target_tokens(batches, self.step.module.translator.pad_id)
             / seconds,
-            "efficiency": alone / seconds,
             "loader_share": waiting / (waiting + seconds),
             "greedy_sentences_per_second": num_sentences / decode(beam_size=1),
             "beam_sentences_per_second": num_sentences / decode(beam_size=self.decoding.beam_size),

@@ -3,6 +3,9 @@
 import contextlib
 import itertools
 import json
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections import deque
@@ -20,11 +23,8 @@ from tqdm import tqdm
 
 from nmt import benchmark as measure
 from nmt.atomic import json_text
-from nmt.benchmark import Decoding, Subject
-from nmt.commands import starts
-from nmt.commands.growth import growth
-from nmt.commands.speedrun import speedrun
-from nmt.commands.training_step import build_step
+from nmt.benchmark import Decoding, Subject, build_step
+from nmt.commands.composing import CONFIGS, compose
 from nmt.config.commands import check_settings
 from nmt.config.types import key_of
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
@@ -36,6 +36,11 @@ from nmt.run.paths import write_atomically
 from nmt.run.provenance import provenance
 from nmt.training.vocabulary import make_tokenizer
 
+TRAIN = (sys.executable, "-m", "nmt.commands", "train")
+EXIT_AFTER_FIRST_STEP = (
+    "trainer.enable_progress_bar=false",
+    "+callbacks.leave._target_=nmt.benchmark.Leave",
+)
 # The configuration of every variant, with all overrides it is composed from
 Variants = dict[str, tuple[DictConfig, list[str]]]
 
@@ -97,7 +102,7 @@ def take_turns(
     for name, (cfg, overrides) in variants.items():
         if cfg.startup:
             bar.set_description(f"{name}: start-up")
-            subjects[name].figures["startup_seconds"] = [starts.startup_seconds(cfg, overrides)]
+            subjects[name].figures["startup_seconds"] = [startup_seconds(cfg, overrides)]
         bar.update()
     return {name: subjects[name].result() | {"overrides": own} for name, (_, own) in variants.items()}
 
@@ -154,7 +159,7 @@ def prepare_text(
     Nothing is cached, except downloads from the Hub, which stay in their cache.
     """
     cfg = whole.data
-    if starts.cached_anew(cfg):
+    if cached_anew(cfg):
         cfg = OmegaConf.merge(cfg, {"cache_dir": str(cache_dir)})
     clock = [time.perf_counter()]
 
@@ -216,15 +221,51 @@ def print_ratios(files: Sequence[str]) -> None:
         ) from error
 
 
+def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
+    """Seconds from the start of a process of scripts/train.py to the end of its first step."""
+    arguments = for_train(cfg, overrides)
+    with tempfile.TemporaryDirectory() as directory:
+        arguments.append(f"log_dir={directory}/logs")
+        if cached_anew(cfg.data):
+            arguments.append(f"data.cache_dir={directory}/cache")
+        started = time.perf_counter()
+        ended = subprocess.run(
+            [*TRAIN, *arguments], capture_output=True, encoding="utf-8", env=safe_environment()
+        )
+        seconds = time.perf_counter() - started
+    if ended.returncode:
+        lines = ended.stderr.strip().splitlines()
+        raise UserError(f"scripts/train.py failed: {lines[-1] if lines else ended.returncode}")
+    return seconds
+
+
+def safe_environment() -> dict[str, str]:
+    """The environment of this process, for Python processes that import nothing from the working directory."""
+    return {**os.environ, "PYTHONSAFEPATH": "1"}
+
+
+def for_train(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """Arguments for scripts/train.py: the overrides that it knows, and settings that end it after its first step."""
+    known = compose("train", [])
+    arguments = [
+        each
+        for each in overrides
+        if key_of(each).partition(".")[0] in known or (CONFIGS / key_of(each).partition("@")[0]).is_dir()
+    ]
+    trusted = ",".join([*cfg.trusted, "nmt.benchmark"])
+    arguments += [*EXIT_AFTER_FIRST_STEP, f"trusted=[{trusted}]", f"trainer.precision={cfg.precision}"]
+    if cfg.device != "auto":
+        arguments.append(f"trainer.accelerator={cfg.device}")
+    return arguments
+
+
+def cached_anew(cfg: DictConfig) -> bool:
+    """True if a new cache needs no download from the Hub."""
+    return "path" not in cfg or cfg.path is not None
+
+
 def main(cfg: DictConfig) -> None:
-    overrides = list(HydraConfig.get().overrides.task)
     if cfg.compare is not None:
         print_ratios(cfg.compare)
-    elif cfg.growth is not None:
-        growth(cfg, overrides)
-    elif cfg.corpora is not None:
-        starts.corpora(cfg, overrides)
-    elif cfg.speedrun is not None:
-        speedrun(cfg, overrides)
     else:
-        benchmark(cfg, overrides)
+        benchmark(cfg, list(HydraConfig.get().overrides.task))

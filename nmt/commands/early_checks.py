@@ -25,10 +25,6 @@ from nmt.errors import UserError, install
 from nmt.export import NEEDS
 from nmt.run.paths import check_folders, check_run, load_config, stored_settings
 
-OF_OTHER_MEASUREMENTS = (
-    *("attentions", "variants", "compare", "corpora", "speedrun", "target", "startup"),
-    *("num_decode_batches", "decode_length", "beam_size", "int8"),
-)
 OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "normalization", "max_pairs")
 
 
@@ -246,13 +242,9 @@ def check_benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """
     check_folders(cfg, "output")
     for key in map(key_of, overrides):
-        if cfg.growth is not None and key in OF_OTHER_MEASUREMENTS:
-            raise UserError(f"{key}= has no effect with growth=: leave it out")
-        if cfg.growth is None and cfg.compare is not None and key != "compare":
+        if cfg.compare is not None and key != "compare":
             raise UserError(f"{key}= has no effect with compare=: leave it out")
     _check_inputs(*(cfg.compare or []))
-    if cfg.growth is not None and cfg.output is not None and Path(cfg.output).suffix != ".json":
-        raise UserError(f"output={cfg.output}: growth= writes FILE.json and FILE.png: give output=FILE.json")
 
 
 def check_demo(cfg: DictConfig, overrides: Sequence[str]) -> None:

@@ -39,7 +39,6 @@ Split = (
 )
 Trials = Annotated[int, Field(ge=0, le=1_000_000)]
 Kernels = Literal["fast", "plain"]
-Counts = Annotated[list[Count], Field(min_length=1)]
 ZeroToOne = Annotated[float, Field(ge=0, le=1)]
 Bound = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 Portion = Annotated[float, Field(gt=0, le=1)]
@@ -293,13 +292,6 @@ class Prepare(TypedDict, total=False):
     trusted: list[str]
 
 
-class Axes(TypedDict, total=False):
-    lengths: Counts
-    widths: Counts
-    vocabularies: Counts
-    corpora: Counts
-
-
 class Benchmark(TypedDict, total=False):
     attentions: list[str] | None
     variants: dict[str, list[str]] | None
@@ -319,13 +311,6 @@ class Benchmark(TypedDict, total=False):
     int8: bool
     seed: Seed
     output: Text | None
-    corpora: list[Count] | None
-    speedrun: str | None
-    target: float
-    growth: (
-        Annotated[list[Literal["lengths", "widths", "vocabularies", "corpora"]], Field(min_length=1)] | None
-    )
-    axes: Axes
     compare: Annotated[list[Text], Field(min_length=2, max_length=2)] | None
     trusted: list[str]
     data: Data

@@ -10,7 +10,6 @@ from nmt.plotting.sentence import Sentence, SentenceGroup
 
 _MODULES = {
     "bleu_by_length": "curves",
-    "growth_panels": "curves",
     "learning_curves": "curves",
     "confusion_heatmap": "heatmaps",
     "document": "shaded_text",

@@ -1,8 +1,7 @@
-"""Line plots: BLEU by sentence length, learning curves, and the growth of costs."""
+"""Line plots: BLEU by sentence length, and learning curves."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +14,6 @@ from nmt.plotting.fonts import font_families
 
 WIDTH, HEIGHT, LEGEND_LINE = 6.4, 4.0, 0.22  # inches
 LEGEND_WIDTH = 80  # characters
-PANEL_WIDTH, PANEL_HEIGHT = 4.4, 3.4
 DPI = 150
 MARKS, DASHES = "os^Dv", ("-", "--", "-.", ":")
 Curve = tuple[Sequence[float], Sequence[float]]  # x and y
@@ -46,27 +44,6 @@ def learning_curves(systems: Mapping[str, Sequence[Curve]], *, ylabel: str, xlab
     """Curves (steps, values) of the runs of all systems. xlabel: label of the x axis, if it is not steps."""
     figure, axes = _lines(systems, ylabel)
     axes.set_xlabel(xlabel)
-    return figure
-
-
-def growth_panels(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> Figure:
-    """Curves (value, cost) by panel and name, two panels in a row. All axes are logarithmic.
-
-    A straight line is a power law. Its slope changes at the value from which another cost dominates.
-    """
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // 2)
-    figure = Figure(figsize=(columns * PANEL_WIDTH, rows * PANEL_HEIGHT), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    for place, (label, curves) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(rows, columns, place, xscale="log", yscale="log", xlabel=label)
-        for number, (name, points) in enumerate(curves.items()):
-            _plot(axes, number, [x for x, _ in points], [y for _, y in points], label=name)
-        values = sorted({x for points in curves.values() for x, _ in points})
-        axes.set_xticks(values, [f"{value:,}" for value in values])
-        axes.set_xticks([], minor=True)
-        _plain(axes)
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, frameon=False, handlelength=3)
     return figure
 
 
@@ -110,7 +87,7 @@ def _mean(curves: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64], ND
     return reached, values.mean(axis=0), values.std(axis=0, ddof=1)
 
 
-def _plot(axes: Axes, number: int, xs: Sequence[float], ys: Sequence[float], **more: Any) -> Line2D:
+def _plot(axes: Axes, number: int, xs: Sequence[float], ys: Sequence[float]) -> Line2D:
     """Draw a curve. `number` determines its colour, dashes and marks."""
     [line] = axes.plot(
         xs,
@@ -119,7 +96,6 @@ def _plot(axes: Axes, number: int, xs: Sequence[float], ys: Sequence[float], **m
         linestyle=DASHES[number % len(DASHES)],
         marker=MARKS[number % len(MARKS)],
         markersize=4,
-        **more,
     )
     return line
 

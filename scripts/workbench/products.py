@@ -1,26 +1,39 @@
-"""The matrix products of a training step, and the time that this machine takes for them alone.
+"""Measure the time that this machine takes for the matrix products of a training step alone, beside the whole step.
+
+python scripts/workbench/products.py [KEY=VALUE …]
+
+KEY=VALUE: settings of benchmark.py, `data=multi30k model=transformer` among them.
 
     efficiency = seconds of the matrix products of a step alone / seconds of the whole step
 
 A product `C = A B` of the forward pass needs two more for the gradient: `dA = dC B^T` and `dB = A^T dC`. All are
-measured with their shapes, repeatedly on operands in cache. So 1 is the best efficiency with these products; joining
-many small products into a large one can do better.
+measured with their shapes, repeatedly on operands in cache.
 """
 
 import statistics
+import sys
+import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
+from tqdm import tqdm
 
-from nmt.benchmark.steps import TrainingStep, stopwatch
+from nmt import benchmark as measure
+from nmt.benchmark import TrainingStep, build_step, spread, stopwatch
+from nmt.commands.benchmark import prepare_text
+from nmt.commands.composing import compose
+from nmt.commands.entry import errors_in_one_line
+from nmt.config.commands import check_settings
 from nmt.data.batching import Batch
+from nmt.run.device import pick_device
 
 _MOST_CALLS, _ROUND_SECONDS = 10, 0.0004  # per round of a shape
 _MOST_ROUNDS, _ENOUGH_SECONDS = 5, 0.02
@@ -120,3 +133,34 @@ def _seconds_a_call(product: Product, device: torch.device) -> float:
     while not means or (len(means) < _MOST_ROUNDS and sum(means) * calls < _ENOUGH_SECONDS):
         means.append(seconds_of(calls) / calls)
     return statistics.median(means)
+
+
+def efficiencies(overrides: Sequence[str]) -> list[float]:
+    """The efficiency in each turn but the first, which warms up.
+
+    The products are measured after training, because preparing the libraries for new shapes is part of training.
+    """
+    cfg = compose("benchmark", list(overrides))
+    check_settings(cfg, "benchmark")
+    device = pick_device(cfg.device)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory, tqdm(disable=True) as bar:
+        data, _ = prepare_text(cfg, Path(directory) / "cache", bar)
+        num_turns = cfg.repeats + 1
+        batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
+        step, found = build_step(cfg, data.tokenizer, device), []
+        for turn in tqdm(measure.in_turns(batches, num_turns, cfg.num_batches), unit="turn", disable=None):
+            seconds = measure.train_seconds(step, turn)
+            found.append(products_seconds(products_of(step, turn), device) / seconds)
+    return found[1:]
+
+
+def main() -> None:
+    if "--help" in sys.argv:
+        print(__doc__)
+        return
+    with errors_in_one_line("benchmark"):
+        print(f"efficiency {spread(measure.summary(efficiencies(sys.argv[1:])), '.1%')}")
+
+
+if __name__ == "__main__":
+    main()
