@@ -43,7 +43,8 @@ def beam_search(
     model gives NaN.
     """
     _check(model, settings, num_best)
-    beam_size, use_coverage = settings.beam_size, settings.coverage_beta > 0
+    beam_size, needs_coverage = settings.beam_size, settings.coverage_beta > 0
+    needed = need_weights or needs_coverage
     src_mask = padding_mask(src, model.pad_id)
     src_lengths = src_mask.sum(dim=1)
     constraints = Constraints(model, src_lengths, settings, prefixes)
@@ -55,31 +56,24 @@ def beam_search(
     tgt_prev = src.new_full((src.size(0),), model.bos_id)
     live = torch.zeros(src.size(0), 1, device=src.device)  # [b, K] log-probabilities; -inf is an empty slot
     num_finished = torch.zeros_like(rows)
-    coverage = torch.zeros(src.shape, device=src.device) if use_coverage else None  # [N, S]
+    coverage = torch.zeros(src.shape, device=src.device) if needs_coverage else None  # [N, S]
     history = constraints.no_history(src.size(0), src.device)  # [N, T]
     ends = Ends.none(src.size(0), num_best, src.device)
     trail: list[TrailStep] = []
     is_broken = torch.zeros(src.size(0), dtype=torch.bool, device=src.device)
     while len(rows) > 0:
-        logits, state, weights = model.step(
-            tgt_prev, state, memory, need_weights=need_weights or use_coverage
-        )
+        logits, state, weights = model.step(tgt_prev, state, memory, need_weights=needed)
         log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
         best, parent, piece, has_nan = _extend(live, log_probs, beam_size)  # [b, K'] each
         is_broken[rows] |= has_nan
         trail.append(TrailStep.of(rows, parent, piece, weights if need_weights else None, src))
 
         width = live.size(1)
-        slot = torch.arange(best.size(1), device=src.device)
-        kept = (slot < beam_size - num_finished[rows].unsqueeze(1)) & (best > NEVER)
-        ending = kept & (piece == model.eos_id)
-        live = best.masked_fill(~kept | ending, NEVER)
+        live, ending = _end(best, piece == model.eos_id, beam_size - num_finished[rows])
         num_finished[rows] += ending.sum(dim=1)
-        scores = best / length_penalty(len(trail), settings.length_alpha)
         if coverage is not None and weights is not None:
             coverage = coverage + weights
-            each, mask = coverage.unflatten(0, (-1, width)), src_mask[rows].unsqueeze(1)
-            scores = scores + coverage_penalty(each, mask, settings.coverage_beta).gather(1, parent)
+        scores = _rank(best, parent, len(trail), coverage, src_mask, rows, settings)
         ends = ends.add(rows, scores.masked_fill(~ending, NEVER), best, len(trail) - 1)
 
         attainable = live.amax(dim=1) / length_penalty(constraints.limits[rows] + 1, settings.length_alpha)
@@ -104,6 +98,34 @@ def _check(model: Translator, settings: DecodingSettings, num_best: int) -> None
         raise ValueError(f"beam search needs 1 <= num_best <= beam_size, got {num_best} and {beam_size}")
     if beta > 0 and not model.has_attention:
         raise ValueError(f"coverage_beta={beta} needs attention, which this model does not have")
+
+
+def _end(best: Tensor, is_eos: Tensor, num_free: Tensor) -> tuple[Tensor, Tensor]:
+    """Of extensions [b, K'], best first, as many as slots are free [b]: log-probabilities of those that go on, -inf
+    for others, and True for those that end.
+    """
+    slot = torch.arange(best.size(1), device=best.device)
+    kept = (slot < num_free.unsqueeze(1)) & (best > NEVER)
+    ending = kept & is_eos
+    return best.masked_fill(~kept | ending, NEVER), ending
+
+
+def _rank(
+    best: Tensor,
+    parent: Tensor,
+    length: int,
+    coverage: Tensor | None,
+    src_mask: Tensor,
+    rows: Tensor,
+    settings: DecodingSettings,
+) -> Tensor:
+    """The scores [b, K'] of extensions of `rows` [b] if they end, with both penalties. coverage is [b * K, S]."""
+    scores = best / length_penalty(length, settings.length_alpha)
+    if coverage is None:
+        return scores
+    of_parents = coverage.unflatten(0, (len(rows), -1))  # [b, K, S]
+    penalty = coverage_penalty(of_parents, src_mask[rows].unsqueeze(1), settings.coverage_beta)
+    return scores + penalty.gather(1, parent)
 
 
 def _extend(live: Tensor, log_probs: Tensor, beam_size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

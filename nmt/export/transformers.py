@@ -43,14 +43,6 @@ def write(run: Run, directory: Path) -> str:
     tokenizer = run.tokenizer
     check_tokenizer(tokenizer)
     length = len(table(encoder))
-    sides: dict[str, Any] = {}
-    for key, side in (("encoder", encoder), ("decoder", decoder)):
-        first = layers(side)[0]
-        sides |= {
-            f"{key}_layers": len(side.layers),
-            f"{key}_attention_heads": first.self_attention.num_heads,
-            f"{key}_ffn_dim": first.feedforward.inner.out_features,
-        }
     special = {f"{each}_token_id": getattr(tokenizer, f"{each}_id") for each in ("pad", "bos", "eos")}
     special["decoder_start_token_id"] = tokenizer.bos_id
     config = getattr(transformers, f"{name}Config")(
@@ -61,7 +53,8 @@ def write(run: Run, directory: Path) -> str:
         max_position_embeddings=length,
         forced_eos_token_id=None,
         tie_word_embeddings=model.output.weight is decoder.embedding.weight,
-        **sides,
+        **_sizes("encoder", encoder),
+        **_sizes("decoder", decoder),
         **special,
     )
     theirs = getattr(
@@ -76,6 +69,21 @@ def write(run: Run, directory: Path) -> str:
     )
     theirs.save_pretrained(directory)
     fast_tokenizer(tokenizer, model_max_length=length).save_pretrained(directory)
+    return usage(name, length)
+
+
+def _sizes(key: str, side: Any) -> dict[str, int]:
+    """The sizes of the encoder or the decoder, by their names in transformers' configurations."""
+    first = layers(side)[0]
+    return {
+        f"{key}_layers": len(side.layers),
+        f"{key}_attention_heads": first.self_attention.num_heads,
+        f"{key}_ffn_dim": first.feedforward.inner.out_features,
+    }
+
+
+def usage(name: str, length: int) -> str:
+    """Instructions for the exported model, of the class `name` with positions up to `length`."""
     return f"""`pip install transformers torch`, then, beside this file:
 
 ```python

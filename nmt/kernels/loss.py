@@ -89,20 +89,30 @@ def _smooth_evenly(
     weight: Tensor,
     bias: Tensor,
     num_logits: int | Tensor,
-    even: float,
+    label_smoothing: float,
     grad_features: Tensor,
     grad_weight: Tensor,
     grad_bias: Tensor,
 ) -> Tensor:
-    """Subtract the part of smoothing that is equal for all pieces from the gradients; return the sum of all logits.
+    """Subtract the part of smoothing that is equal for all pieces from the gradients; return its part of the loss.
 
     num_logits: the number of logits per piece.
     """
+    even = label_smoothing / len(weight)
     feature_sum, weight_sum = features.sum(dim=(0, 1)), weight.sum(dim=0)
     grad_features.sub_(weight_sum, alpha=even)
     grad_weight.sub_(feature_sum, alpha=even)
     grad_bias.sub_(even * num_logits)
-    return (feature_sum * weight_sum).sum() + bias.sum() * num_logits
+    return ((feature_sum * weight_sum).sum() + bias.sum() * num_logits) / len(weight)
+
+
+def _add_divergence(slope: Tensor, difference: Tensor, own: Tensor, alpha: float) -> None:
+    """Add R-Drop's part to the gradient by the logits, in place. slope: the probabilities [2C, V] of both passes.
+
+    difference: log p - log q [2C, V], overwritten; own: its mean under p [2C, 1].
+    """
+    other = slope.roll(len(slope) // 2, dims=0)
+    slope.add_(difference.sub_(own).mul_(slope).add_(slope).sub_(other), alpha=alpha / 2)
 
 
 class _LinearLoss(torch.autograd.Function):
@@ -130,9 +140,9 @@ class _LinearLoss(torch.autograd.Function):
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         nll, spread, divergence = (features.new_zeros(()) for _ in range(3))
         narrow = dtype != weight.dtype
-        laid_out = narrow or num_passes * num_rows >= MANY_ROWS
-        ahead = map_of(weight, dtype) if laid_out else None
-        back = map_of(weight.t(), dtype) if laid_out and learning else None
+        ahead = back = None
+        if narrow or num_passes * num_rows >= MANY_ROWS:
+            ahead, back = map_of(weight, dtype), map_of(weight.t(), dtype) if learning else None
         at_once = _rows_at_once(features, vocab_size)
         buffers = features.new_empty(2, num_passes * min(at_once, num_rows), vocab_size)
         for start in range(0, num_rows, at_once):
@@ -155,10 +165,9 @@ class _LinearLoss(torch.autograd.Function):
                 divergence += _total(own.squeeze(1), counts)
             if not learning:
                 continue
-            slope = log_probs.exp_()
+            slope = log_probs.exp_()  # of the loss by the logits, below
             if alpha:
-                pull = difference.sub_(own).mul_(slope).add_(slope).sub_(slope.roll(len(answers), dims=0))
-                slope.add_(pull, alpha=alpha / 2)
+                _add_divergence(slope, difference, own, alpha)
             slope.scatter_add_(1, places, slope.new_full(places.shape, label_smoothing - 1))
             grad_bias += _total(slope, counts)
             slope = slope.to(dtype)
@@ -169,10 +178,9 @@ class _LinearLoss(torch.autograd.Function):
             else:
                 grad_weight.addmm_(slope.t(), rows)
         if label_smoothing:
-            even = label_smoothing / vocab_size
             grads = (grad_features, grad_weight, grad_bias)
             num_logits = num_passes * (num_rows if counted is None else counted.sum())
-            spread -= _smooth_evenly(features, weight, bias, num_logits, even, *grads) / vocab_size
+            spread -= _smooth_evenly(features, weight, bias, num_logits, label_smoothing, *grads)
         ctx.save_for_backward(grad_features, grad_weight, grad_bias)
         ctx.num_passes = num_passes
         nll /= num_passes

@@ -32,24 +32,12 @@ def document(
     FigureCanvasAgg(figure)
     style: dict[str, Any] = {"fontsize": FONT_SIZE, "parse_math": False, "fontfamily": font_families()}
     heading = " · ".join(drawable(each) for each in (title or "", " ".join(target)) if each)
-    bars: list[tuple[int, float]] = []  # line, weight
-    placed: list[tuple[float, int, float, str, float]] = []  # x, line, width, word, shade
-    lines = 1
     with log_missing_glyphs():
-        x, before = 0.0, -1
-        for word, number, weight in zip(source, sentences_of(source), values, strict=True):
-            if number != before:
-                lines, x, before = lines + 1, BAR + SPACE, number
-                bars.append((lines - 1, shares[number]))
-            if word == SEPARATOR:
-                continue
-            text = abbreviate(drawable(word))
-            size = extent(figure, text, style)[0]
-            if x + size > WIDTH and x > BAR + SPACE:
-                lines, x = lines + 1, BAR + SPACE
-            placed.append((x, lines - 1, size, text, weight / largest))
-            x += size + SPACE
-    width, height = WIDTH + 2 * MARGIN, lines * LINE + 2 * MARGIN
+        texts = [abbreviate(drawable(word)) for word in source]
+        sizes = [extent(figure, text, style)[0] for text in texts]
+    first_lines, places = _lay_out(source, sizes)
+    num_lines = 1 + (places[-1][0] if places else 0)
+    width, height = WIDTH + 2 * MARGIN, num_lines * LINE + 2 * MARGIN
     figure.set_size_inches(width, height)
 
     def box(x: float, line: float, size: float, **look: Any) -> None:
@@ -65,17 +53,30 @@ def document(
         heading if len(heading) <= LONGEST_HEADING else f"{heading[:LONGEST_HEADING]}…",
         color="0.35",
     )
-    for line, share in bars:
+    for line, share in zip(first_lines, shares, strict=True):
         box(MARGIN, line, (BAR - 0.35) * float(min(share, 1)), facecolor="tab:blue", edgecolor="none")
         write(MARGIN + BAR - 0.3, line, f"{100 * share:.0f}", color="0.35")
-    for x, line, size, text, shade in placed:
-        box(
-            MARGIN + x - SPACE / 2,
-            line,
-            size + SPACE,
-            facecolor="tab:blue",
-            alpha=0.6 * shade,
-            edgecolor="none",
-        )
-        write(MARGIN + x, line, text)
+    for word, text, size, shade, (line, x) in zip(
+        source, texts, sizes, values / largest, places, strict=True
+    ):
+        if word != SEPARATOR:
+            look = {"facecolor": "tab:blue", "alpha": 0.6 * shade, "edgecolor": "none"}
+            box(MARGIN + x - SPACE / 2, line, size + SPACE, **look)
+            write(MARGIN + x, line, text)
     return figure
+
+
+def _lay_out(words: Sequence[str], sizes: Sequence[float]) -> tuple[list[int], list[tuple[int, float]]]:
+    """The first line of each sentence, and line and x of each word. Line 0 is the heading's; words are in inches."""
+    first_lines: list[int] = []
+    places: list[tuple[int, float]] = []
+    line, x = 0, 0.0
+    for word, size, number in zip(words, sizes, sentences_of(words), strict=True):
+        if number == len(first_lines):
+            line, x = line + 1, BAR + SPACE
+            first_lines.append(line)
+        if word != SEPARATOR and x + size > WIDTH and x > BAR + SPACE:
+            line, x = line + 1, BAR + SPACE
+        places.append((line, x))
+        x += size + SPACE if word != SEPARATOR else 0
+    return first_lines, places

@@ -68,17 +68,8 @@ class TranslatingModel(Model):
             counts.count(prefixes or [], "prefixes", is_target=True)
         if prefixes is not None:
             _check_prefixes(prefixes, lines, ids, numbers)
-        most = self.most_pieces
-        parts = [
-            [line] if len(own) <= most or _is_empty(line, own) else self._cut(number, line)
-            for number, line, own in zip(numbers, lines, ids, strict=True)
-        ]
-        if cut := [number for number, own in zip(numbers, parts, strict=True) if len(own) > 1]:
-            log.warning(
-                "%d of %d lines have more than %d pieces: each is translated in parts (the first is line %d)",
-                *(len(cut), len(lines), most, cut[0]),
-            )
-        if any(len(own) > most for own in ids):
+        parts = self._cut_lines(lines, ids, numbers)
+        if any(len(own) > self.most_pieces for own in ids):
             ids = self.tokenizer.encode_source(_flat(parts))
         begun = None if prefixes is None else self._prefix_ids(prefixes, parts)
         chosen = [alignment.choose_units(line, units) for line in lines]
@@ -102,6 +93,22 @@ class TranslatingModel(Model):
             found[0] if own == [line] else Translation.join(line, found, of_line)
             for line, own, found, of_line in zip(lines, parts, translations, chosen, strict=True)
         ]
+
+    def _cut_lines(
+        self, lines: list[str], ids: Sequence[list[int]], numbers: Sequence[int]
+    ) -> list[list[str]]:
+        """The parts of each line: the line itself, unless it is too long. Warns of the lines that are cut."""
+        most = self.most_pieces
+        parts = [
+            [line] if len(own) <= most or _is_empty(line, own) else self._cut(number, line)
+            for number, line, own in zip(numbers, lines, ids, strict=True)
+        ]
+        if cut := [number for number, own in zip(numbers, parts, strict=True) if len(own) > 1]:
+            log.warning(
+                "%d of %d lines have more than %d pieces: each is translated in parts (the first is line %d)",
+                *(len(cut), len(lines), most, cut[0]),
+            )
+        return parts
 
     def _prefix_ids(self, prefixes: Sequence[str], parts: list[list[str]]) -> list[list[int]]:
         """The first pieces of each part's translation: for the first part of a line its prefix, else none."""
