@@ -208,7 +208,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         """Sort the rows so that neighbours are similar in both lengths.
 
         Rows fall into bands by the longer of their two lengths. A band is sorted by the difference of the lengths,
-        upwards and downwards by turns, so that neighbours are alike across the edge of two bands. Let a length have
+        upwards and downwards by turns, so that neighbours are alike across the edge of two bands: bands that are all
+        sorted upwards give a fifth to two fifths more padding. Let a length have
         rows for m batches, and let the differences have the spread d. A band of w lengths then holds w * m batches,
         each about d / (w * m) differences wide: w = sqrt(d / m) makes batches as wide in one direction as in the other.
         Chance moves the edges of the bands, and each difference by up to two pieces: a row gets new neighbours in each
