@@ -107,10 +107,11 @@ def test_products_are_in_the_precision_that_is_measured():
         assert {product.dtype for product in products.products_of(step, batches)} >= {dtype}
 
 
-def test_the_efficiency_of_each_turn_is_a_share_of_its_step(monkeypatch):
+def test_the_efficiency_of_each_turn_is_a_share_of_its_step(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "train_seconds", lambda step, batches: 3.0)
     monkeypatch.setattr(products, "products_seconds", lambda found, device: 2.4)
     data = ("data.num_train=60", "data.num_val=4", "data.num_test=4", "data.max_tokens=256")
+    data += (f"data.cache_dir={tmp_path}/cache",)
     found = products.efficiencies(["model.size=8", "repeats=2", "num_batches=1", *TINY[1:], *data])
     assert found == pytest.approx([0.8, 0.8])
 

@@ -81,10 +81,7 @@ def _facts(result: dict[str, Any]) -> str:
         f"(load {machine['load']}), torch {machine['torch']}, {settings['precision']}\n"
         f"{data['num_batches']} batches a turn, of at most {settings['data']['max_tokens']:,} tokens, "
         f"{data['num_target_tokens']:,} target tokens; padding {padding['source']:.1%} of the source, "
-        f"{padding['target']:.1%} of the target, {padding['both']:.1%} in all\n"
-        f"{data['num_pairs']:,} pairs prepared at {data['prepare_pairs_per_second']:,.0f}/s "
-        f"(reading {data['read_pairs_per_second']:,.0f}/s, pieces {data['split_pairs_per_second']:,.0f}/s), "
-        f"vocabulary in {data['vocabulary_seconds']:.1f} s"
+        f"{padding['target']:.1%} of the target, {padding['both']:.1%} in all"
     )
 
 

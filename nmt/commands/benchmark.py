@@ -1,6 +1,5 @@
 """Measure the speed and memory of training and decoding."""
 
-import contextlib
 import itertools
 import json
 import os
@@ -9,12 +8,11 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import datasets
 import hydra
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -54,20 +52,20 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     device = pick_device(cfg.device)
     origin = provenance(command("benchmark", overrides), device)  # the machine's load before the work
     variants = compose_variants(cfg, overrides)
-    bar: Any = tqdm(total=3 + len(variants) * (cfg.repeats + 3), unit="part", disable=None, leave=False)
-    # Windows keeps mapped files: errors of the clean-up are ignored
-    with bar, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        data, facts = prepare_text(cfg, Path(directory) / "cache", bar)
-        num_turns = cfg.repeats + 1
-        batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
-        if not batches:
-            raise UserError("the data give no batch")
-        turns = measure.in_turns(batches, num_turns, cfg.num_batches)
-        facts["num_batches"] = len(turns[0])
-        facts["num_target_tokens"] = measure.num_target_tokens(
-            itertools.chain.from_iterable(turns[1:]), data.tokenizer.pad_id
-        )
-        facts["padding"] = data.sampler("train", shuffle=True).padding_shares()
+    data = make_data(cfg)
+    num_turns = cfg.repeats + 1
+    batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
+    if not batches:
+        raise UserError("the data give no batch")
+    turns = measure.in_turns(batches, num_turns, cfg.num_batches)
+    counted = itertools.chain.from_iterable(turns[1:])
+    facts = {
+        "num_batches": len(turns[0]),
+        "num_target_tokens": measure.num_target_tokens(counted, data.tokenizer.pad_id),
+        "padding": data.sampler("train", shuffle=True).padding_shares(),
+    }
+    num_parts = len(variants) * (len(turns) + 2)
+    with tqdm(total=num_parts, unit="part", disable=None, leave=False) as bar:
         results = take_turns(variants, turns, data, device, bar)
     result = {
         **origin,
@@ -111,8 +109,8 @@ def decoding_of(cfg: DictConfig, device: torch.device) -> Decoding:
     """The decoding settings of a configuration. Raises UserError for `int8` on a device other than the CPU."""
     if cfg.int8 and device.type != "cpu":
         raise UserError(f"int8=true is for the CPU, and the device is {device.type}: give device=cpu")
-    prepare_text = quantise_linear_maps if cfg.int8 else None
-    return Decoding(cfg.num_decode_batches, cfg.beam_size, cfg.decode_length, prepare_text)
+    prepare = quantise_linear_maps if cfg.int8 else None
+    return Decoding(cfg.num_decode_batches, cfg.beam_size, cfg.decode_length, prepare)
 
 
 def check_subjects(cfg: DictConfig) -> None:
@@ -151,55 +149,11 @@ def plain(config: Any) -> Any:
     return OmegaConf.to_container(config, resolve=True)
 
 
-def prepare_text(
-    whole: DictConfig, cache_dir: Path, bar: Any
-) -> tuple[TranslationDataModule, dict[str, Any]]:
-    """Read the text, make the vocabulary, and split into pieces. Returns the data module and the speed of these steps.
-
-    Nothing is cached, except downloads from the Hub, which stay in their cache.
-    """
-    cfg = whole.data
-    if cached_anew(cfg):
-        cfg = OmegaConf.merge(cfg, {"cache_dir": str(cache_dir)})
-    clock = [time.perf_counter()]
-
-    def done(next_part: str) -> None:
-        clock.append(time.perf_counter())
-        bar.update()
-        bar.set_description(next_part)
-
-    bar.set_description("reading")
-    with uncached():
-        splits = read_splits(cfg, ("train", "val"), trusted=whole.trusted)
-        done("vocabulary")
-        tokenizer = make_tokenizer(cfg, splits["train"])
-        done("pieces")
-        data = make_datamodule(cfg, splits, tokenizer, seed=whole.seed, guided=False)
-        done("batches")
-    reading, vocabulary, pieces = (b - a for a, b in itertools.pairwise(clock))
-    num_pairs = sum(len(split) for split in splits.values())
-    return data, {
-        "num_pairs": num_pairs,
-        "vocabulary_seconds": vocabulary,
-        "read_pairs_per_second": num_pairs / reading,
-        "split_pairs_per_second": num_pairs / pieces,
-        "prepare_pairs_per_second": num_pairs / (reading + pieces),
-    }
-
-
-@contextlib.contextmanager
-def uncached() -> Iterator[None]:
-    """Let `datasets` neither cache nor show progress in the block."""
-    caches, hides = datasets.is_caching_enabled(), datasets.are_progress_bars_disabled()
-    datasets.disable_caching()
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if caches:
-            datasets.enable_caching()
-        if not hides:
-            datasets.enable_progress_bars()
+def make_data(cfg: DictConfig) -> TranslationDataModule:
+    """The batches of the configured text, with its vocabulary."""
+    splits = read_splits(cfg.data, ("train", "val"), trusted=cfg.trusted)
+    tokenizer = make_tokenizer(cfg.data, splits["train"])
+    return make_datamodule(cfg.data, splits, tokenizer, seed=cfg.seed, guided=False)
 
 
 def print_ratios(files: Sequence[str]) -> None:
@@ -226,7 +180,7 @@ def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
     arguments = for_train(cfg, overrides)
     with tempfile.TemporaryDirectory() as directory:
         arguments.append(f"log_dir={directory}/logs")
-        if cached_anew(cfg.data):
+        if "path" not in cfg.data or cfg.data.path is not None:  # else the Hub's copy would be fetched again
             arguments.append(f"data.cache_dir={directory}/cache")
         started = time.perf_counter()
         ended = subprocess.run(
@@ -257,11 +211,6 @@ def for_train(cfg: DictConfig, overrides: Sequence[str]) -> list[str]:
     if cfg.device != "auto":
         arguments.append(f"trainer.accelerator={cfg.device}")
     return arguments
-
-
-def cached_anew(cfg: DictConfig) -> bool:
-    """True if a new cache needs no download from the Hub."""
-    return "path" not in cfg or cfg.path is not None
 
 
 def main(cfg: DictConfig) -> None:

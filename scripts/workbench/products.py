@@ -12,12 +12,10 @@ measured with their shapes, repeatedly on operands in cache.
 
 import statistics
 import sys
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +26,7 @@ from tqdm import tqdm
 
 from nmt import benchmark as measure
 from nmt.benchmark import TrainingStep, build_step, spread, stopwatch
-from nmt.commands.benchmark import prepare_text
+from nmt.commands.benchmark import make_data
 from nmt.commands.composing import compose
 from nmt.commands.entry import errors_in_one_line
 from nmt.config.commands import check_settings
@@ -143,14 +141,13 @@ def efficiencies(overrides: Sequence[str]) -> list[float]:
     cfg = compose("benchmark", list(overrides))
     check_settings(cfg, "benchmark")
     device = pick_device(cfg.device)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory, tqdm(disable=True) as bar:
-        data, _ = prepare_text(cfg, Path(directory) / "cache", bar)
-        num_turns = cfg.repeats + 1
-        batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
-        step, found = build_step(cfg, data.tokenizer, device), []
-        for turn in tqdm(measure.in_turns(batches, num_turns, cfg.num_batches), unit="turn", disable=None):
-            seconds = measure.train_seconds(step, turn)
-            found.append(products_seconds(products_of(step, turn), device) / seconds)
+    data = make_data(cfg)
+    num_turns = cfg.repeats + 1
+    batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
+    step, found = build_step(cfg, data.tokenizer, device), []
+    for turn in tqdm(measure.in_turns(batches, num_turns, cfg.num_batches), unit="turn", disable=None):
+        seconds = measure.train_seconds(step, turn)
+        found.append(products_seconds(products_of(step, turn), device) / seconds)
     return found[1:]
 
 
