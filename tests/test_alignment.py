@@ -282,77 +282,48 @@ def locality_by_loops(rows):
     ]
 
 
-# Of one sentence without padding: rows [T][S] -> one number, or one for each target or source position.
+# Of one sentence: rows [T][S] -> one number, or one for each target or source position.
 LOOPS = {
-    "entropy": ("target", lambda rows: [entropy_by_loops(row) for row in rows]),
-    "concentration": ("target", lambda rows: [max(row) for row in rows]),
-    "locality": ("target", locality_by_loops),
-    "source_coverage": ("source", lambda rows: [sum(column) for column in zip(*rows, strict=True)]),
-    "diagonality": ("one", diagonality_by_loops),
+    "entropy": lambda rows: [entropy_by_loops(row) for row in rows],
+    "concentration": lambda rows: [max(row) for row in rows],
+    "locality": locality_by_loops,
+    "source_coverage": lambda rows: [sum(column) for column in zip(*rows, strict=True)],
+    "diagonality": diagonality_by_loops,
 }
 
 
-def padded_weights():
-    """Weights [layers, B, heads, T, S] with NaN at padding, and masks [B, S], [B, T] with padding on either side."""
-    rng = np.random.default_rng(6)
-    src_mask = np.array([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]], dtype=bool)
-    tgt_mask = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1]], dtype=bool)
-    weights = np.full((2, 3, 4, 5, 6), np.nan)
-    for b, (sources, targets) in enumerate(zip(src_mask, tgt_mask, strict=True)):
-        rows = rng.dirichlet(np.full(sources.sum(), 0.4), size=(2, 4, targets.sum()))
-        weights[np.ix_(range(2), [b], range(4), targets, sources)] = rows[:, None]
-    return weights, src_mask, tgt_mask
-
-
-def each_sentence(weights, src_mask, tgt_mask):
-    for layer, b, head in np.ndindex(weights.shape[:3]):
-        yield (layer, b, head), weights[layer, b, head][np.ix_(tgt_mask[b], src_mask[b])].tolist()
+def random_weights():
+    """Weights [layers, B, heads, T, S]."""
+    return np.random.default_rng(6).dirichlet(np.full(6, 0.4), size=(2, 3, 4, 5))
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_a_measure_equals_its_definition_in_loops_whatever_the_padding_holds(name):
-    weights, src_mask, tgt_mask = padded_weights()
-    per, by_loops = LOOPS[name]
-    masks = {"src_mask": src_mask[:, None], "tgt_mask": torch.from_numpy(tgt_mask)[:, None]}
-    found = getattr(alignment, name)(tuple(torch.from_numpy(weights)), **masks)
-    for index, rows in each_sentence(weights, src_mask, tgt_mask):
-        expected, result = by_loops(rows), found[index]
-        if per != "one":
-            real = (tgt_mask if per == "target" else src_mask)[index[1]]
-            assert np.isnan(result[~real]).all()
-            result = result[real]
-        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12)
-        alone = getattr(alignment, name)(rows)
+def test_a_measure_equals_its_definition_in_loops(name):
+    weights, by_loops = random_weights(), LOOPS[name]
+    found = getattr(alignment, name)(tuple(torch.from_numpy(weights)))
+    for index in np.ndindex(weights.shape[:3]):
+        expected = by_loops(weights[index].tolist())
+        np.testing.assert_allclose(found[index], expected, rtol=0, atol=1e-12)
+        alone = getattr(alignment, name)(weights[index].tolist())
         np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-12)
 
 
 def test_heads_agree_as_their_jensen_shannon_divergence_says():
-    weights, src_mask, tgt_mask = padded_weights()
-    found = alignment.agreement(weights, src_mask=src_mask[:, None], tgt_mask=tgt_mask[:, None])
-    for layer, b in np.ndindex(2, 3):
-        for t in range(5):
-            if not tgt_mask[b, t]:
-                assert np.isnan(found[layer, b, t])
-                continue
-            rows = weights[layer, b, :, t, src_mask[b]].T.tolist()
-            mean = [sum(column) / 4 for column in zip(*rows, strict=True)]
-            divergences = [
-                sum(w * math.log(w / middle) for w, middle in zip(row, mean, strict=True) if w > 0)
-                for row in rows
-            ]
-            assert found[layer, b, t] == pytest.approx(1 - sum(divergences) / 4 / math.log(4), abs=1e-12)
+    weights = random_weights()
+    found = alignment.agreement(weights)
+    for layer, b, t in np.ndindex(2, 3, 5):
+        rows = weights[layer, b, :, t].tolist()
+        mean = [sum(column) / 4 for column in zip(*rows, strict=True)]
+        divergences = [
+            sum(w * math.log(w / middle) for w, middle in zip(row, mean, strict=True) if w > 0)
+            for row in rows
+        ]
+        assert found[layer, b, t] == pytest.approx(1 - sum(divergences) / 4 / math.log(4), abs=1e-12)
     assert alignment.agreement(np.stack([np.eye(3)] * 2)) == pytest.approx([1, 1, 1])
     assert alignment.agreement(np.eye(3)[:, None, :]) == pytest.approx([0])
     for single in (np.eye(3), np.eye(3)[None]):
         with pytest.raises(ValueError, match=r"[.]{3}, K, T, S[]], got 1 head"):
             alignment.agreement(single)
-
-
-def test_masks_that_do_not_fit_are_refused_with_both_numbers():
-    with pytest.raises(ValueError, match=r"src_mask is \(1,\) but the weights have 3 positions"):
-        alignment.entropy(np.eye(3), src_mask=[True])
-    with pytest.raises(ValueError, match=r"tgt_mask is \(2, 4\) but the weights have 3 positions"):
-        alignment.source_coverage(np.eye(3), tgt_mask=np.ones((2, 4)))
     with pytest.raises(ValueError, match=r"\[\.\.\., T, S\], got 1 dimension"):
         alignment.entropy(np.ones(3))
 

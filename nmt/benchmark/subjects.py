@@ -41,12 +41,10 @@ class Subject:
     ) -> None:
         self.turns, self.decoding = turns, decoding
         self.device = turns[0][0].src.device
-        self.figures: dict[str, list[float]] = {}
         batches = itertools.chain.from_iterable(turns)
         largest = max(batches, key=lambda batch: batch.src.numel() + batch.tgt_in.numel())
         memory = peak_memory_of(lambda: train_seconds(build(), [largest] * 2), self.device)
-        if memory is not None:
-            self.figures["memory_mib"] = [memory / 2**20]
+        self.figures = {"memory_mib": [memory / 2**20]}
         self.step = build()
 
     def take_turn(self, turn: int, loader: Iterable[Batch]) -> None:
