@@ -92,8 +92,13 @@ class Wiring(nn.Module, ABC):
     intermediate results of only one such segment exist at a time.
     """
 
-    def __init__(self, settings: WiringSettings, *, input_size: int, features_size: int) -> None:
+    def __init__(
+        self, settings: WiringSettings, *, input_size: int, features_size: int, context_first: int
+    ) -> None:
         super().__init__()
+        self.context_columns = slice(
+            context_first, context_first + settings.memory_size
+        )  # of the readout's map
         self.gradient_checkpointing = settings.gradient_checkpointing
         self.attention = settings.attention
         self.rnn = RecurrentStack(
@@ -188,6 +193,7 @@ class AttendThenUpdate(Wiring):
             settings,
             input_size=settings.embedding_size + context_size,
             features_size=settings.hidden_size + context_size + settings.embedding_size,
+            context_first=settings.hidden_size,
         )
 
     def step(self, embedded: Tensor, state: RecurrentState, memory: Memory) -> tuple[Readout, RecurrentState]:
@@ -216,6 +222,7 @@ class UpdateThenAttend(Wiring):
             settings,
             input_size=settings.embedding_size * (2 if input_feeding else 1),
             features_size=context_size + settings.hidden_size,  # W_c [c_t; s_t]
+            context_first=0,
         )
         self.input_feeding = input_feeding
 
@@ -274,6 +281,7 @@ class Conditional(Wiring):
             settings,
             input_size=settings.embedding_size,
             features_size=settings.hidden_size + settings.memory_size + settings.embedding_size,
+            context_first=settings.hidden_size,
         )
         self.transition = settings.cell(input_size=settings.memory_size, hidden_size=settings.hidden_size)
 
