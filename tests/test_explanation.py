@@ -6,6 +6,14 @@ import torch
 
 from nmt import Run
 from nmt.analysis import explain
+from nmt.analysis.faithfulness import (
+    SHARES,
+    Faithfulness,
+    faithfulness_rows,
+    kendall_tau,
+    measure_faithfulness,
+    summarize_faithfulness,
+)
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoders import RecurrentDecoder
 from nmt.errors import UserError
@@ -303,3 +311,67 @@ def test_what_cannot_be_explained_is_refused(tokenizer, overrides, method, setti
     run = Run(None, None, tokenizer, build_translator(compose("train", *overrides).model, tokenizer).eval())
     with pytest.raises(UserError, match=fragment):
         explain(run, SOURCE, TARGET, method, **settings)
+
+
+# -------------------------------------------------------------------------------------------------------- faithfulness
+
+
+@pytest.mark.parametrize("name", ["general", "transformer"])
+def test_faithfulness_is_the_probability_lost_without_the_best_pieces(runs, name):
+    run = runs[name]
+    src, tgt_in, tgt_out = ids_of(run)
+    found = measure_faithfulness(run, [SOURCE, "who sleeps ?"], [TARGET, "a bird"], ["attention", "gradient"])
+    assert list(found) == ["attention", "gradient", "random"]
+    whole = np.exp(log_probs_by_steps(run, src, tgt_in, tgt_out))
+    for method in ("attention", "gradient"):
+        scores = explain(run, SOURCE, TARGET, method).source
+        lost, left = np.zeros((2, len(SHARES), len(tgt_out)))
+        for number, share in enumerate(SHARES):
+            for t, row in enumerate(scores):
+                best = sorted(range(len(src)), key=lambda j, row=row: -row[j])[
+                    : max(1, round(share * len(src)))
+                ]
+                for kept, result in ((False, lost), (True, left)):
+                    ids = [
+                        each if (j in best) == kept else run.tokenizer.unk_id for j, each in enumerate(src)
+                    ]
+                    result[number, t] = whole[t] - np.exp(log_probs_by_steps(run, ids, tgt_in, tgt_out)[t])
+        np.testing.assert_allclose(found[method].lost[0], lost.mean(axis=1), atol=1e-9)
+        assert found[method].comprehensiveness[0] == pytest.approx(lost.mean(), abs=1e-9)
+        assert found[method].sufficiency[0] == pytest.approx(left.mean(), abs=1e-9)
+        occlusion = explain(run, SOURCE, TARGET, "occlusion").source
+        taus = [kendall_tau(*each) for each in zip(scores, occlusion, strict=True)]
+        assert found[method].tau[0] == pytest.approx(np.mean(taus))
+        assert {j for _, j in found[method].links[0]} == set(range(len(TARGET.split())))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kendall_tau_counts_pairs_and_ties(seed):
+    draw = np.random.default_rng(seed)
+    one, other = draw.integers(0, 4, (2, 9)).astype(float)
+    agree = differ = tied_one = tied_other = 0
+    for i in range(9):
+        for j in range(i):
+            product = (one[i] - one[j]) * (other[i] - other[j])
+            agree, differ = agree + (product > 0), differ + (product < 0)
+            tied_one, tied_other = tied_one + (one[i] == one[j]), tied_other + (other[i] == other[j])
+    expected = (agree - differ) / np.sqrt((36 - tied_one) * (36 - tied_other))
+    assert kendall_tau(one, other) == pytest.approx(expected)
+    assert kendall_tau(one, one) == pytest.approx(1)
+    assert kendall_tau(one, np.ones(9)) == 0
+
+
+def test_the_summary_has_intervals_over_sentences():
+    links = [{(0, 0)}, {(1, 0)}, {(0, 0)}, {(0, 0)}]
+    values = np.array([0.1, 0.2, 0.6, 0.3])
+    found = {"gradient": Faithfulness(values[:4], values, np.ones((4, 4)), values, links)}
+    result = summarize_faithfulness(found, ["0-0", "0-0", "0-0", "0-0"], 200)["gradient"]
+    assert result["tau"]["score"] == pytest.approx(0.3)
+    assert result["aer"]["score"] == pytest.approx(0.25)
+    assert 0.1 < result["aer"]["ci"] < 0.5
+    assert result["lost"] == [1, 1, 1, 1]
+    assert "aer" not in summarize_faithfulness(found, None, 0)["gradient"]
+    assert summarize_faithfulness(found, None, 0)["gradient"]["tau"]["ci"] == 0
+    header, row = faithfulness_rows({"gradient": result})
+    assert header[-1] == "AER"
+    assert row[-1].startswith("0.250 ± ")

@@ -263,6 +263,22 @@ def test_probes_and_observations_are_written_with_the_scores(scored, tmp_path):
     )
 
 
+def test_the_faithfulness_of_explanations_is_written_with_the_scores(scored):
+    given = ("evaluate", f"run={scored}", "device=cpu", "num_bootstrap=0")
+    ended = run_composed(*given, "explain=[attention,occlusion]", "explain_lines=2")
+    assert ended.status == 0, ended.err
+    [file] = scored.glob("evaluations/*explain*/metrics.json")
+    found = json.loads(file.read_text("utf-8"))["explanations"]
+    assert list(found) == ["attention", "occlusion", "random"]
+    assert found["occlusion"]["tau"]["score"] == pytest.approx(1)
+    assert "| occlusion " in ended.out
+    assert file.with_name("explanations.png").stat().st_size > 1000
+    refused(run_composed(*given, "explain=[lime]"), "explain", "lime")
+    refused(run_composed(*given, "explain=[rollout]"), "rollout", "Transformer")
+    refused(run_composed(*given, "explain_lines=2"), "explain_lines", "explain=")
+    refused(run_composed(*given, "explain=[gradient]", "int8=true"), "int8", "gradient")
+
+
 def test_changed_settings_name_the_folder(scored):
     for overrides, name in (
         (["decoding.beam_size=3", "num_bootstrap=0"], "beam_size-3_num_bootstrap-0"),

@@ -1,21 +1,22 @@
 """Which pieces a run's choice of each target piece depends on, by several methods with one interface."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from nmt.analysis.gradients import gradient_times_input, integrated_gradients
 from nmt.analysis.occlusion import occlude
 from nmt.analysis.rollout import roll_out
-from nmt.analysis.teacher_forcing import Pair, Scores
+from nmt.analysis.teacher_forcing import ForcedPair, Scores
 from nmt.analysis.value_norms import attend, attend_by_value
+from nmt.config.types import Explainer
 from nmt.errors import UserError
 from nmt.run.run import Run
 
-Explainer = Literal["attention", "value_norm", "rollout", "gradient", "integrated_gradients", "occlusion"]
 _EXPLAINERS: dict[str, Callable[..., Scores]] = {
     "attention": attend,
     "value_norm": attend_by_value,
@@ -67,15 +68,20 @@ def explain(
         raise UserError(f"method={method}: give one of {', '.join(_EXPLAINERS)}")
     if not hasattr(run.translator, "encoder"):
         raise UserError("an ensemble has several encoders: explain its runs one by one")
-    tokenizer = run.tokenizer
-    [src], [tgt] = tokenizer.encode_source([source]), tokenizer.encode_target([target])
-    ids = (torch.tensor(each, device=run.device) for each in (src, [tokenizer.bos_id, *tgt[:-1]], tgt))
-    pair = Pair(*ids, unk_id=tokenizer.unk_id)
+    pair = ForcedPair.of(run, source, target)
     scores = _EXPLAINERS[method](run.translator, pair, **settings)
     with torch.inference_mode():
         log_probs = pair.log_probs(run.translator)
-    arrays = (
-        None if each is None else each.double().cpu().numpy()
-        for each in (scores.source, scores.prefix, log_probs, scores.error)
+    read, written = pair.src.tolist(), pair.tgt_out.tolist()
+    return Explanation(
+        source=_array(scores.source),
+        prefix=None if scores.prefix is None else _array(scores.prefix),
+        log_probs=_array(log_probs),
+        error=None if scores.error is None else _array(scores.error),
+        source_pieces=tuple(run.tokenizer.source_pieces(read)),
+        target_pieces=tuple(run.tokenizer.target_pieces(written)),
     )
-    return Explanation(*arrays, tuple(tokenizer.source_pieces(src)), tuple(tokenizer.target_pieces(tgt)))
+
+
+def _array(values: Tensor) -> NDArray[np.floating]:
+    return values.double().cpu().numpy()

@@ -5,20 +5,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.analysis.teacher_forcing import Pair, Scores, embed, log_probs_of_vectors
+from nmt.analysis.teacher_forcing import ForcedPair, Scores, embed, log_probs_of_vectors
 from nmt.errors import UserError
 
 _MOST_ROWS = 64  # target positions of a batch
 
 
-def gradient_times_input(translator: Any, pair: Pair) -> Scores:
+def gradient_times_input(translator: Any, pair: ForcedPair) -> Scores:
     """score_tj = x_j · d log p_t / d x_j, for each embedding x_j (Shrikumar et al. 2016)."""
     src, tgt_in = embed(translator, pair)
     of_source, of_prefix, _ = _gradients(translator, pair, src, tgt_in)
     return Scores((of_source * src).sum(dim=-1), (of_prefix * tgt_in).sum(dim=-1))
 
 
-def integrated_gradients(translator: Any, pair: Pair, num_steps: int = 32) -> Scores:
+def integrated_gradients(translator: Any, pair: ForcedPair, num_steps: int = 32) -> Scores:
     """score_tj = x_j · mean_a d log p_t(a x) / d x_j, a from 0 to 1 (Sundararajan et al. 2017, eq. 1 and 3).
 
     The path begins at embeddings of zero, those of padding, and is cut into `num_steps` with a gradient at the middle
@@ -27,21 +27,21 @@ def integrated_gradients(translator: Any, pair: Pair, num_steps: int = 32) -> Sc
     if not (type(num_steps) is int and num_steps > 0):
         raise UserError(f"num_steps={num_steps}: give a whole number above 0")
     src, tgt_in = embed(translator, pair)
-    sums = [
-        torch.zeros(len(pair.tgt_out), len(each), device=src.device, dtype=src.dtype)
-        for each in (src, tgt_in)
-    ]
+    of_source, of_prefix = (src.new_zeros(len(pair.tgt_out), len(each)) for each in (src, tgt_in))
     for step in range(num_steps):
         share = (step + 0.5) / num_steps
-        of_source, of_prefix, _ = _gradients(translator, pair, share * src, share * tgt_in)
-        sums[0] += (of_source * src).sum(dim=-1) / num_steps
-        sums[1] += (of_prefix * tgt_in).sum(dim=-1) / num_steps
+        at_source, at_prefix, _ = _gradients(translator, pair, share * src, share * tgt_in)
+        of_source += (at_source * src).sum(dim=-1) / num_steps
+        of_prefix += (at_prefix * tgt_in).sum(dim=-1) / num_steps
     *_, at_input = _gradients(translator, pair, src, tgt_in)
     *_, at_zero = _gradients(translator, pair, 0 * src, 0 * tgt_in)
-    return Scores(*sums, sums[0].sum(dim=1) + sums[1].sum(dim=1) - (at_input - at_zero))
+    error = of_source.sum(dim=1) + of_prefix.sum(dim=1) - (at_input - at_zero)
+    return Scores(of_source, of_prefix, error)
 
 
-def _gradients(translator: Any, pair: Pair, src: Tensor, tgt_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _gradients(
+    translator: Any, pair: ForcedPair, src: Tensor, tgt_in: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """d log p_t / d src [T, S, E] and d log p_t / d tgt_in [T, T, E] for each t, and log p [T]."""
     found = []
     with torch.enable_grad():
@@ -49,7 +49,7 @@ def _gradients(translator: Any, pair: Pair, src: Tensor, tgt_in: Tensor) -> tupl
             vectors = [
                 each.detach().expand(len(places), -1, -1).clone().requires_grad_() for each in (src, tgt_in)
             ]
-            log_probs = log_probs_of_vectors(translator, pair, *vectors, places)
+            log_probs = log_probs_of_vectors(translator, pair, vectors[0], vectors[1], places)
             found.append((*torch.autograd.grad(log_probs.sum(), vectors), log_probs.detach()))
     of_source, of_prefix, log_probs = (torch.cat(each) for each in zip(*found, strict=True))
     return of_source, of_prefix, log_probs

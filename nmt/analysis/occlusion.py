@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from nmt.analysis.teacher_forcing import Pair, Scores
+from nmt.analysis.teacher_forcing import ForcedPair, Scores
 from nmt.models.base import Translator
 
 
 @torch.inference_mode()
-def occlude(translator: Translator, pair: Pair, *, left_out: bool = False) -> Scores:
+def occlude(translator: Translator, pair: ForcedPair, *, left_out: bool = False) -> Scores:
     """score_tj = log p(y_t | y_<t, x) - log p(y_t | y_<t, x without x_j) (Zeiler & Fergus 2014; Li et al. 2016).
 
     A piece becomes the unknown piece, of the source and of the prefix. If `left_out`, source pieces are left out; the

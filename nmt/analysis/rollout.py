@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from nmt.analysis.teacher_forcing import Pair, Scores
+from nmt.analysis.teacher_forcing import ForcedPair, Scores
 from nmt.errors import UserError
 
 
 @torch.inference_mode()
-def roll_out(translator: Any, pair: Pair) -> Scores:
+def roll_out(translator: Any, pair: ForcedPair) -> Scores:
     """R = A'_L ... A'_1, A'_l = (A_l + I) / 2, score = C R (Abnar & Zuidema 2020, eq. 1).
 
     A_l is the mean over heads of layer l of the encoder, I stands for its residual connection, and C is the mean over

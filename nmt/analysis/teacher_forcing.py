@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nmt.attention.masks import padding_mask
 from nmt.models.base import Translator
+from nmt.run.run import Run
 
 MOST_POSITIONS = 2048  # B x T of a batch, for its logits
 
@@ -21,13 +22,21 @@ class Scores(NamedTuple):
     error: Tensor | None = None
 
 
-class Pair(NamedTuple):
+class ForcedPair(NamedTuple):
     """Ids of a source [S], of the decoder's input [T] and of its output [T]; `unk_id` is that of the unknown piece."""
 
     src: Tensor
     tgt_in: Tensor
     tgt_out: Tensor
     unk_id: int
+
+    @classmethod
+    def of(cls, run: Run, source: str, target: str) -> "ForcedPair":
+        """The ids of a pair of texts."""
+        [src], [tgt] = run.tokenizer.encode_source([source]), run.tokenizer.encode_target([target])
+        tgt_in = [run.tokenizer.bos_id, *tgt[:-1]]
+        ids = [torch.tensor(each, device=run.device) for each in (src, tgt_in, tgt)]
+        return cls(ids[0], ids[1], ids[2], run.tokenizer.unk_id)
 
     def log_probs(
         self, translator: Translator, src: Tensor | None = None, tgt_in: Tensor | None = None
@@ -49,12 +58,14 @@ class Pair(NamedTuple):
 
 
 @torch.no_grad()
-def embed(translator: Any, pair: Pair) -> tuple[Tensor, Tensor]:
+def embed(translator: Any, pair: ForcedPair) -> tuple[Tensor, Tensor]:
     """The embeddings of the source [S, E] and of the decoder's input [T, E]."""
     return translator.encoder.embedding(pair.src[None])[0], translator.decoder.embedding(pair.tgt_in[None])[0]
 
 
-def log_probs_of_vectors(translator: Any, pair: Pair, src: Tensor, tgt_in: Tensor, places: Tensor) -> Tensor:
+def log_probs_of_vectors(
+    translator: Any, pair: ForcedPair, src: Tensor, tgt_in: Tensor, places: Tensor
+) -> Tensor:
     """log p(y_t | …) [B] at t = places [B], for embeddings of sources [B, S, E] and of decoder inputs [B, T, E]."""
     ids, inputs = pair.src.expand(len(places), -1), pair.tgt_in.expand(len(places), -1)
     with _in_place_of(translator.encoder.embedding, src):

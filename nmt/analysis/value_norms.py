@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.analysis.teacher_forcing import Pair, Scores
+from nmt.analysis.teacher_forcing import ForcedPair, Scores
 from nmt.attention import MultiHeadAttention
 from nmt.attention.masks import padding_mask
 from nmt.decoders import RecurrentDecoder, TransformerDecoder
@@ -13,7 +13,7 @@ from nmt.errors import UserError
 
 
 @torch.inference_mode()
-def attend(translator: Any, pair: Pair) -> Scores:
+def attend(translator: Any, pair: ForcedPair) -> Scores:
     """score_tj = a_tj, the weights that alignments are read from. Raises UserError for a model without attention."""
     ids = pair.src[None]
     memory = translator.encode(ids, padding_mask(ids, translator.pad_id))
@@ -24,7 +24,7 @@ def attend(translator: Any, pair: Pair) -> Scores:
 
 
 @torch.inference_mode()
-def attend_by_value(translator: Any, pair: Pair) -> Scores:
+def attend_by_value(translator: Any, pair: ForcedPair) -> Scores:
     """score_tj = |sum_k a^k_tj f^k(h_j)|, a norm (Kobayashi et al. 2020, eq. 5).
 
     f^k is all that lies between the encoder's state h_j and the next sum: in a Transformer the value and output maps

@@ -154,10 +154,16 @@ def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
             raise UserError(f"{key} is for training: a split is scored as it is; leave it out")
     if cfg.src is not None and cfg.refs is None and cfg.hypotheses is None:
         raise UserError(f"src={cfg.src} needs refs=FILE to score against, or hypotheses=FILE to score")
-    for given, idle in (("src", ("split", "data")), ("hypotheses", ("decoding", "probes"))):
+    for given, idle in (("src", ("split", "data")), ("hypotheses", ("decoding", "probes", "explain"))):
         for key in map(key_of, overrides):
             if cfg[given] is not None and key.split(".")[0] in idle:
                 raise UserError(f"{key} has no effect with {given}={cfg[given]}: leave it out")
+    if "explain_lines" in map(key_of, overrides) and not cfg.explain:
+        raise UserError("explain_lines= has no effect without explain=: leave it out")
+    if cfg.int8 and {"gradient", "integrated_gradients"} & set(cfg.explain):
+        raise UserError(
+            "int8=true has no gradients: leave it out, or explain without gradient and integrated_gradients"
+        )
     refs = as_list(cfg.refs)
     _check_inputs(cfg.src, cfg.hypotheses, *refs)
     if cfg.output is None and not isinstance(cfg.run, str):

@@ -1,12 +1,16 @@
 """Score a trained run on a split of its data, or of other data."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.analysis import explain
+from nmt.analysis.faithfulness import SHARES, faithfulness_rows, measure_faithfulness, summarize_faithfulness
 from nmt.checkpoint import checkpoints_of, find_checkpoint
 from nmt.comparison.tables import align_columns
 from nmt.config.build import build, build_parts, metrics_of
@@ -15,6 +19,7 @@ from nmt.data.corpus import read_references, with_references
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.lines import read_lines
+from nmt.plotting import learning_curves, to_png
 from nmt.run.data import stored_data
 from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.observations import observe
@@ -24,7 +29,14 @@ from nmt.run.run import Run, open_run
 from nmt.run.scores import folder_name, is_repeated, score_lines, write_scores
 
 EVALUATIONS = "evaluations"  # folder in a run directory for scores with changed settings
-USUAL = {"average": None, "int8": False, "num_bootstrap": 1000, "probes": False}
+USUAL: dict[str, Any] = {
+    "average": None,
+    "int8": False,
+    "num_bootstrap": 1000,
+    "probes": False,
+    "explain": [],
+    "explain_lines": 100,
+}
 
 
 def evaluate(cfg: DictConfig) -> dict:
@@ -37,6 +49,8 @@ def evaluate(cfg: DictConfig) -> dict:
     scorers = build_parts(metrics, "metrics", trusted=cfg.trusted)
     if cfg.probes and not set(SCORES) & set(scorers):
         raise UserError("probes=true: the run has neither BLEU nor chrF: give metrics=translation too")
+    for method in cfg.explain:
+        explain(run, "", "", method)  # refuses before the long work of scoring
     dataset = read_text(cfg, run)
     if cfg.hypotheses is None:
         count_long_references(cfg, run, dataset, decoding)
@@ -54,6 +68,8 @@ def evaluate(cfg: DictConfig) -> dict:
         scores["observations"] = observe(run, dataset, texts, trained=is_own)
     if cfg.probes:
         scores["probes"] = run_probes(run, dataset, texts, decoding, scorers)
+    if cfg.explain:
+        scores["explanations"] = compare_explanations(cfg, run, dataset)
     scores["decoding"] = asdict(decoding)
     weights = ""
     if cfg.average is None:
@@ -80,6 +96,9 @@ def evaluate(cfg: DictConfig) -> dict:
     print(f"{text} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{score_lines(scores)}")
     if cfg.probes:
         print(align_columns(probe_rows(scores["probes"])))
+    if cfg.explain:
+        print(align_columns(faithfulness_rows(scores["explanations"])))
+        to_png(lost_probability(scores["explanations"]), output / "explanations.png")
     beside = "translations" if cfg.hypotheses is None else "log-probabilities"
     print(f"written to {file}, with the {beside} beside it")
     return scores
@@ -97,6 +116,22 @@ def read_text(cfg: DictConfig, run: Run) -> Dataset:
     refs = as_list(cfg.refs)
     first, *others = read_references(map(Path, refs), len(sources))
     return with_references(sources.add_column("tgt", first), others)
+
+
+def compare_explanations(cfg: DictConfig, run: Run, dataset: Dataset) -> dict[str, Any]:
+    """The faithfulness of the methods `explain` on the references of the first lines, with gold links their AER."""
+    rows = dataset.select(range(min(cfg.explain_lines, len(dataset))))
+    found = measure_faithfulness(run, list(rows["src"]), list(rows["tgt"]), cfg.explain)
+    golds = list(rows["alignment"]) if "alignment" in rows.column_names else None
+    return summarize_faithfulness(found, golds, cfg.num_bootstrap)
+
+
+def lost_probability(explanations: Mapping[str, Any]) -> Figure:
+    """The probability of a target piece that is lost as more of the pieces that a method names become unknown."""
+    curves = {name: [((0.0, *SHARES), [0.0, *each["lost"]])] for name, each in explanations.items()}
+    return learning_curves(
+        curves, ylabel="probability lost", xlabel="share of the source pieces that become unknown"
+    )
 
 
 def count_long_references(cfg: DictConfig, run: Run, dataset: Dataset, decoding: DecodingSettings) -> None:

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict, is_typeddict
 
-from nmt.config.types import Count, NonNegative, Positive, Seed, Share, Units, Whole, check_value
+from nmt.config.types import Count, Explainer, NonNegative, Positive, Seed, Share, Units, Whole, check_value
 
 # Settings of the data that only training reads
 OF_TRAINING = ("max_length", "max_ratio", "max_tokens", "streaming", "buffer_pairs", "tokenizer")
@@ -167,6 +167,8 @@ class Evaluate(OfARun, total=False):
     int8: bool
     num_bootstrap: Trials
     probes: bool
+    explain: list[Explainer]
+    explain_lines: Count
     output: Text | None
     data: OtherData
 

@@ -16,6 +16,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # NumPy's range
 
+Explainer = Literal["attention", "value_norm", "rollout", "gradient", "integrated_gradients", "occlusion"]
 Units = Literal["auto", "words", "pieces", "characters"]  # to show and link attention in
 
 SPLITS = ("train", "val", "test")
