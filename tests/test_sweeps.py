@@ -71,7 +71,7 @@ def test_a_search_in_a_single_run_is_refused():
 )
 def test_an_engine_that_is_not_installed_is_named_with_its_extra(choice, extra):
     text = f"Could not find 'hydra/{choice}'\n\nAvailable options in 'hydra/{choice.split('/')[0]}':\n\tbasic"
-    assert entry.explain(Exception(text), "train").endswith(f"pip install -e '.[{extra}]'")
+    assert entry.explain_error(Exception(text), "train").endswith(f"pip install -e '.[{extra}]'")
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from nmt import environment
 from nmt.commands import early_checks
 from nmt.commands.arguments import HELP, prepare_arguments
 from nmt.commands.composing import CONFIGS
-from nmt.commands.messages import can_be_mended, explain
+from nmt.commands.messages import can_be_mended, explain_error
 from nmt.commands.own_text import with_recipe
 from nmt.commands.reference import help_of, read_settings
 from nmt.commands.run_names import arguments_for_training, make_run_name
@@ -107,7 +107,9 @@ def run_command(name: str) -> None:
             # Hydra runs the next job, and raises the error again at the end
             raise SweepError(_failed_jobs[-1]) from None
 
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing, so that `explain` gets the error
+    os.environ["HYDRA_FULL_ERROR"] = (
+        "1"  # Hydra raises instead of printing, so that `explain_error` gets the error
+    )
     with errors_in_one_line(name):
         _use_utf8()
         environment.check_variables()
@@ -192,7 +194,7 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
             _drop_output()
             if isinstance(error, OSError) and error.filename is None:
                 error = WriteError("standard output", fault)
-        line = printable(explain(error, config_name))
+        line = printable(explain_error(error, config_name))
         print(f"{program()}: error: {line}", file=sys.stderr)
         sys.exit(1)
 

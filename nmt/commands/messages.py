@@ -28,7 +28,7 @@ def can_be_mended(error: Exception) -> bool:
     return isinstance(error, ValueError) and str(error).startswith(_GROUP_FAULT)
 
 
-def explain(error: BaseException, config_name: str) -> str:
+def explain_error(error: BaseException, config_name: str) -> str:
     """A one-line message for an error, with the nearest key or the options, if the error is about settings."""
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
