@@ -105,15 +105,27 @@ STACKS = [
     Case("none", "update_then_attend", 1, "norm"),
 ]
 every_equation = pytest.mark.parametrize("case", CASES + STACKS, ids=lambda case: "-".join(map(str, case)))
-# Claims of any translator: every score, every wiring and every stack once, not their products
+SHAPES = [
+    ("attend_then_update", 2, "lstm", True),
+    ("update_then_attend", 2, "norm"),
+    ("input_feeding", 1, "lstm"),
+    ("conditional", 2, "gru", True),
+    ("attend_then_update", 1),
+    ("update_then_attend", 1),
+]
+# Claims of any translator: every score, and every wiring with each cell, one layer, a stack and a residual stack
 every_case = pytest.mark.parametrize(
     "case",
     [
-        *(Case("luong_general", wiring, 1) for wiring in WIRINGS),
-        *(Case("bahdanau", wiring, 2) for wiring in WIRINGS),
-        *(Case(score, "update_then_attend", 1) for score in ATTENTIONS if score != "luong_general"),
-        *(Case(score, wiring, 1) for score, wiring in zip(WIDER, cycle(WIRINGS))),
-        *STACKS,
+        Case("bahdanau", "attend_then_update", 1),
+        Case("bahdanau", "conditional", 2, "lstm"),
+        Case("luong_dot", "update_then_attend", 1, "lstm"),
+        Case("luong_general", "input_feeding", 3, "gru", residual=True),
+        Case("luong_general", "conditional", 1, "norm"),
+        Case("luong_concat", "input_feeding", 2, "norm", residual=True),
+        Case("none", "attend_then_update", 2, "norm"),
+        Case("none", "update_then_attend", 2, "gru", residual=True),
+        *(Case(score, *shape) for score, shape in zip(WIDER, cycle(SHAPES))),
     ],
     ids=lambda case: "-".join(map(str, case)),
 )
