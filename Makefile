@@ -15,9 +15,9 @@ test-slow: dev          ## the slow tier: whole processes, several ranks, a stan
 	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
 
 # The numerical tests as older CPUs run them: oneDNN, ATen and MKL each obey a variable of their own.
-BY_PROCESSOR = tests/test_int8.py tests/test_narrow.py tests/test_packed.py
+BY_PROCESSOR = tests/test_int8.py tests/test_bfloat16.py tests/test_packed.py
 NUMERICAL = $(BY_PROCESSOR) tests/test_attention.py tests/test_decoding.py tests/test_dropout.py tests/test_recurrent.py \
-	tests/test_kernels.py tests/test_losses.py tests/test_masks.py tests/test_transformer.py
+	tests/test_kernels.py tests/test_losses.py tests/test_masks.py tests/test_transformer.py tests/test_translators.py
 test-avx2: export ONEDNN_MAX_CPU_ISA = AVX2
 test-avx2: export ATEN_CPU_CAPABILITY = avx2
 test-avx2: export MKL_ENABLE_INSTRUCTIONS = AVX2
