@@ -33,4 +33,4 @@ def test_all_cases_hold_on_a_device_that_is_not_the_cpu():
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
     )
     assert done.returncode == 0, done.stdout[-4000:]
-    assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) > 40
+    assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) > 30

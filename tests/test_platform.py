@@ -132,11 +132,11 @@ def test_every_command_of_the_day_runs_without_unix(tmp_path):
          "data.tokenizer.vocab_size=300", "trainer.max_epochs=2", "trainer.enable_progress_bar=false",
          f"run_dir={run}", f"data.cache_dir={tmp_path / 'cache'}"],
         ["train", f"resume={run}", "trainer.max_epochs=3"],
-        ["evaluate", f"run={run}", "decoding=greedy"],
+        ["evaluate", f"run={run}", "decoding=greedy", "num_bootstrap=0"],
         ["translate", f"run={run}", f"input={tmp_path / 'src'}", f"output={tmp_path / 'out'}", "decoding=greedy",
          f"alignments={tmp_path / 'links'}", f"heatmaps={tmp_path / 'maps'}", f"page={tmp_path / 'page.html'}"],
         ["align", f"run={run}", *given.values(), f"output={tmp_path / 'aligned'}"],
-        ["compare", f"runs=[{run}]", f"output={tmp_path / 'compared'}"],
+        ["compare", f"runs=[{run}]", "num_bootstrap=10", "num_trials=10", f"output={tmp_path / 'compared'}"],
         ["demo"],
     ]  # fmt: skip
     environment = {"OMP_NUM_THREADS": "1", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
