@@ -1,13 +1,15 @@
 """How tests run commands and compose configurations: in this process, and as a process of their own."""
 
 import contextlib
-import copy
 import functools
 import importlib
 import io
 import logging
 import os
+import pickle
+import random
 import runpy
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +19,15 @@ from typing import Any, NamedTuple, TextIO
 
 import hydra
 import pytest
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from nmt.commands import early_checks, entry
-from nmt.commands.arguments import prepare_arguments
-from nmt.config.commands import check_settings
+from nmt.commands.arguments import prepare_arguments, quote_argument
+from nmt.commands.run_names import arguments_for_training
+from nmt.config.commands import check_settings, text_settings
 from nmt.config.types import key_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,27 +38,58 @@ by_hydra = hydra.compose
 
 
 @functools.cache
-def _of_choices(name: str, choices: tuple[str, ...]) -> DictConfig:
-    return by_hydra(name, list(choices))
+def _of_choices(name: str, choices: tuple[str, ...], with_hydra: bool) -> bytes:
+    """The composed configuration, pickled, from which copies are made faster than by `copy.deepcopy`."""
+    return pickle.dumps(by_hydra(name, list(choices), return_hydra_config=with_hydra))
 
 
 def by_choices(
     config_name: str, overrides: Sequence[str] = (), return_hydra_config: bool = False
 ) -> DictConfig:
     """As hydra.compose, which is slow: it is asked once for each set of choices, and values are set in a copy."""
-    if return_hydra_config:
+    choices, values = [], []
+    for each in OverridesParser.create().parse_overrides(list(overrides)):
+        key = each.key_or_group
+        is_choice = each.is_delete() or each.package or "/" in key or (CONFIGS / key).is_dir()
+        (choices if is_choice else values).append(each)
+    given = tuple(str(each.input_line) for each in choices)
+    cfg = pickle.loads(_of_choices(config_name, given, return_hydra_config))
+    try:
+        for each in values:
+            if each.is_add() and OmegaConf.select(cfg, each.key_or_group) is not None:
+                return by_hydra(config_name, list(overrides), return_hydra_config)
+            added = each.is_add() or each.is_force_add()
+            OmegaConf.update(cfg, each.key_or_group, each.value(), merge=True, force_add=added)
+    except OmegaConfBaseException:  # Hydra refuses it in its own words
         return by_hydra(config_name, list(overrides), return_hydra_config)
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
-    choices = [each for each in parsed if (CONFIGS / each.key_or_group).is_dir()]
-    cfg = copy.deepcopy(_of_choices(config_name, tuple(str(each.input_line) for each in choices)))
-    ConfigLoaderImpl._apply_overrides_to_config([each for each in parsed if each not in choices], cfg)
+    if return_hydra_config:
+        cfg.hydra.overrides.task = list(overrides)
     return cfg
 
 
 def compose(config_name: str, *overrides: str) -> DictConfig:
     """The configuration of a command."""
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
-        return hydra.compose(config_name, list(overrides))
+        return by_choices(config_name, overrides)
+
+
+def align(**settings: Any) -> Any:
+    """What `nmt.commands.align.align` gives for these settings."""
+    overrides = [quote_argument(f"{key}={value}", text_settings("align")) for key, value in settings.items()]
+    cfg = compose("align", *overrides)
+    check_settings(cfg, "align")
+    early_checks.check_align(cfg, overrides)
+    return importlib.import_module("nmt.commands.align").align(cfg)
+
+
+def translate(**settings: Any) -> None:
+    overrides = [
+        quote_argument(f"{key}={value}", text_settings("translate")) for key, value in settings.items()
+    ]
+    cfg = compose("translate", *overrides)
+    check_settings(cfg, "translate")
+    early_checks.check_translate(cfg, overrides)
+    importlib.import_module("nmt.commands.translate").translate(cfg)
 
 
 class Ended(NamedTuple):
@@ -116,7 +151,13 @@ def run_composed(name: str, *overrides: str, **where: Any) -> Ended:
     def task() -> None:
         with entry.errors_in_one_line(name):
             given = prepare_arguments(last_of_each(overrides), name)
-            cfg = compose(name, *given, *(["name=composed"] if name == "train" else []))
+            if name == "train":
+                given = arguments_for_training(given)
+            with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+                cfg = by_choices(name, given, return_hydra_config=True)
+            HydraConfig.instance().set_config(cfg.copy())
+            with open_dict(cfg):
+                del cfg["hydra"]
             check_settings(cfg, name)
             early_checks.check_additions(cfg, name, given)
             getattr(early_checks, f"check_{name}")(cfg, given)
@@ -148,6 +189,8 @@ def _ended(
             task()
         except SystemExit as ending:
             status = ending.code
+        finally:
+            HydraConfig.instance().cfg = None
     for stream in (out, err):
         stream.flush()
     return Ended(status, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())
@@ -196,3 +239,12 @@ def call_unread(script: str, *arguments: str, stdin: bytes = b"", **environment:
     finally:
         os.close(ours)
     return ended.returncode, ended.stderr.decode()
+
+
+def free_port() -> int:
+    """One that no socket is given by itself in the seconds until it is listened to."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port")

@@ -11,8 +11,18 @@ from typing import Any
 import hydra
 import pytest
 import torch
+from omegaconf import OmegaConf
 
-from tests.commands import by_choices
+from nmt.data import grammar
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding import DecodingSettings
+from nmt.run.data import read_splits
+from nmt.run.model import build_translator
+from nmt.run.run import Run
+from nmt.run.scores import write_scores
+from nmt.training.vocabulary import make_tokenizer
+from tests.commands import by_choices, compose
+from tests.small import FEW_PAIRS, SIZES, TINY, copied, save_weights
 
 torch.set_num_threads(1)
 # Processes that end by Unix's signals, and a file that shares their helpers
@@ -87,3 +97,44 @@ def runtime(tmp_path_factory) -> Path:
     except subprocess.SubprocessError:
         pytest.skip(f"npm cannot install onnxruntime-web@{VERSION}")
     return there / "node_modules/onnxruntime-web/dist"
+
+
+@pytest.fixture(scope="session")
+def untrained(tmp_path_factory) -> Path:
+    """A run directory as training leaves it, but for the training."""
+    directory = tmp_path_factory.mktemp("run")
+    cache = f"data.cache_dir={directory / 'cache'}"
+    cfg = compose("train", *SIZES, *FEW_PAIRS, cache, "name=untrained", f"run_dir={directory}")
+    pairs = grammar.corpus(num_train=100, num_val=0, num_test=0, max_words=12, seed=1)["train"]
+    tokenizer = Tokenizer.train(
+        [pair.en for pair in pairs],
+        [pair.vi for pair in pairs],
+        model_type="bpe",
+        joint=True,
+        vocab_size=300,
+        character_coverage=1.0,
+    )
+    tokenizer.save(directory / "tokenizer")
+    OmegaConf.save(OmegaConf.create(OmegaConf.to_container(cfg, resolve=True)), directory / "config.yaml")
+    torch.manual_seed(0)
+    save_weights(directory, build_translator(cfg.model, tokenizer).state_dict())
+    return directory
+
+
+@pytest.fixture(scope="session")
+def small_cache(tmp_path_factory) -> Path:
+    """A cache that has the text and the tokenizer of TINY."""
+    directory = tmp_path_factory.mktemp("cache")
+    data = compose("train", *TINY, f"data.cache_dir={directory}", "name=cached").data
+    make_tokenizer(data, read_splits(data)["train"])
+    return directory
+
+
+@pytest.fixture(scope="session")
+def untrained_scored(untrained, tmp_path_factory) -> Path:
+    """`untrained`, as the scores of an untrained run leave it."""
+    run = copied(untrained, tmp_path_factory.mktemp("scored"))
+    loaded = Run.load(run)
+    scores, translations = loaded.score(loaded.split("test"), DecodingSettings(beam_size=1), num_bootstrap=0)
+    write_scores(run, "test", scores, translations)
+    return run

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import hydra
 import numpy as np
 import pytest
 import torch
@@ -16,56 +15,12 @@ from omegaconf import OmegaConf
 
 from nmt import alignment, metrics, plotting
 from nmt.analysis import head_importance
-from nmt.checkpoint import write_checkpoint
-from nmt.commands import align as align_command
-from nmt.commands import early_checks
-from nmt.commands import translate as translate_command
-from nmt.commands.arguments import quote_argument
-from nmt.config.commands import check_settings, text_settings
-from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
-from nmt.run.model import build_translator
 from nmt.run.run import Run
 from nmt.run.translating import split_sentences
-
-ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ["a small house stands here", "the house", "", "here stands the small house"]
-TARGETS = ["ở đây có một ngôi nhà nhỏ", "ngôi nhà", "", "ngôi nhà nhỏ ở đây"]
-
-
-def compose(name: str, *overrides: str):
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
-        return hydra.compose(name, overrides=list(overrides))
-
-
-def make_run(
-    directory: Path, *overrides: str, vocab_size: int = 60, tokenizer: Tokenizer | None = None
-) -> Path:
-    """A run directory with random weights."""
-    tokenizer = tokenizer or Tokenizer.train(
-        SOURCES * 20,
-        TARGETS * 20,
-        model_type="bpe",
-        joint=True,
-        vocab_size=vocab_size,
-        character_coverage=1.0,
-    )
-    tokenizer.save(directory / "tokenizer")
-    config = compose("train", *overrides)
-    stored = {
-        key: OmegaConf.to_container(config[key], resolve=True) for key in ("model", "decoding", "metrics")
-    }
-    model = OmegaConf.create(stored["model"])
-    torch.manual_seed(1)
-    translator = build_translator(model, tokenizer)
-    state = {f"translator.{name}": value for name, value in translator.state_dict().items()}
-    write_checkpoint({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
-    OmegaConf.save(OmegaConf.create(stored | {"data": {}}), directory / "config.yaml")
-    return directory
-
-
-SMALL = ("encoder.size=8", "decoder.size=8", "model.size=8")
+from tests.commands import align, translate
+from tests.small import SMALL, SOURCES, TARGETS, make_run, written
 
 
 @pytest.fixture(scope="module")
@@ -92,29 +47,6 @@ def files(tmp_path) -> dict[str, str]:
     for name, lines in contents.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
     return {name: str(tmp_path / name) for name in contents}
-
-
-def align(**settings):
-    overrides = [quote_argument(f"{key}={value}", text_settings("align")) for key, value in settings.items()]
-    cfg = compose("align", *overrides)
-    check_settings(cfg, "align")
-    early_checks.check_align(cfg, overrides)
-    return align_command.align(cfg)
-
-
-def translate(**settings):
-    overrides = [
-        quote_argument(f"{key}={value}", text_settings("translate")) for key, value in settings.items()
-    ]
-    cfg = compose("translate", *overrides)
-    check_settings(cfg, "translate")
-    early_checks.check_translate(cfg, overrides)
-    translate_command.translate(cfg)
-
-
-def written(path: Path, *lines: str) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return path
 
 
 @pytest.mark.parametrize("which", ["gru", "transformer"])

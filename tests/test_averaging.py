@@ -24,7 +24,7 @@ from nmt.training.callbacks import ExponentialMovingAverage, validation_scores
 from nmt.training.callbacks.ema import decay_after, update
 from nmt.training.module import TranslationModule
 from tests import test_ddp
-from tests.commands import run as run_command
+from tests.commands import run_composed
 from tests.test_resume import (
     EVEN,
     SMALL,
@@ -193,17 +193,14 @@ def assert_close(found: dict[str, torch.Tensor], expected: dict[str, Any]) -> No
         np.testing.assert_allclose(value.numpy(), expected[name], rtol=0, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("accumulate", "every_n_steps"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 3)]
-)
-def test_what_a_run_validates_and_keeps_is_the_average(accumulate, every_n_steps, workspace):
-    directory, file = workspace / f"recorded_{accumulate}", workspace / f"recorded_{accumulate}.pt"
+def test_what_a_run_validates_and_keeps_is_the_average(workspace):
+    directory, file, every_n_steps = workspace / "recorded", workspace / "recorded.pt", 3
     settings = [
         *SMALL,
         *EVEN,
         *EMA,
         f"averaging.every_n_steps={every_n_steps}",
-        f"trainer.accumulate_grad_batches={accumulate}",
+        "trainer.accumulate_grad_batches=2",
         "trainer.precision=64-true",
         "callbacks.checkpoint.keep=99",
         "callbacks.checkpoint.every_n_steps=5",
@@ -278,7 +275,6 @@ def assert_same_averages(found: Path, expected: Path) -> None:
 
 
 ENDS = {
-    "killed": (die_at_batch(20), -signal.SIGKILL),
     "killed in validation": (die_in_validation(2), -signal.SIGKILL),
     "interrupted where a checkpoint is due": (die_at_batch(8, signal.SIGTERM), 128 + signal.SIGTERM),
     "interrupted in validation": (die_in_validation(2, signal.SIGINT), 128 + signal.SIGINT),
@@ -317,15 +313,11 @@ def test_killed_before_the_kept_is_followed_by_the_last(workspace, whole):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["killed", "interrupted"])
-def test_so_it_is_with_accumulation_and_validation_inside_epochs(end, workspace):
+def test_so_it_is_with_accumulation_and_validation_inside_epochs(workspace):
     settings = [*SMALL, *UNEVEN, *EMA, *KEEP, "averaging.every_n_steps=2"]
-    directory, expected = workspace / f"uneven_{end}", workspace / "uneven_whole"
-    if not expected.exists():
-        assert train(expected, settings) == 0, log_of(expected)
-    number = signal.SIGKILL if end == "killed" else signal.SIGINT
-    sabotage = die_at_batch(17) if end == "killed" else die_in_validation(4, number)
-    assert train(directory, settings, sabotage) in (-number, 128 + number)
+    directory, expected = workspace / "uneven", workspace / "uneven_whole"
+    assert train(expected, settings) == 0, log_of(expected)
+    assert train(directory, settings, die_in_validation(4, signal.SIGINT)) == 128 + signal.SIGINT
     assert go_on(directory) == 0, log_of(directory)
     assert_same_averages(directory, expected)
 
@@ -477,7 +469,7 @@ def test_the_commands_take_the_average(plain, workspace):
     (workspace / "tgt").write_bytes(lines)
     output = workspace / "average"
     greedy = "decoding=greedy"
-    ended = run_command(
+    ended = run_composed(
         "evaluate", f"run={plain}", "average=3", greedy, f"output={output}", "num_bootstrap=0"
     )
     assert ended.status == 0, ended.err
@@ -491,5 +483,5 @@ def test_the_commands_take_the_average(plain, workspace):
     )
     assert both.text == run.translate(["the cat sleeps ."])[0].text
     pair = [f"src={workspace / 'src'}", f"tgt={workspace / 'tgt'}"]
-    ended = run_command("align", f"run={plain}", "average=2", *pair)
+    ended = run_composed("align", f"run={plain}", "average=2", *pair)
     assert ended.status == 0, ended.err

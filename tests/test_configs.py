@@ -1,9 +1,9 @@
-"""Every attention builds and takes a training step; values are of their kinds."""
+"""Every attention learns, every experiment takes a step, every choice is as declared; values are of their kinds."""
 
 import re
 import tempfile
+from itertools import cycle
 from pathlib import Path
-from types import SimpleNamespace
 
 import hydra
 import pytest
@@ -11,32 +11,33 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
+from nmt.benchmark import TrainingStep
 from nmt.commands import early_checks
 from nmt.commands.arguments import quote_argument
-from nmt.config.build import check_buildable
+from nmt.config.build import build, check_buildable
 from nmt.config.commands import check_settings, text_settings
+from nmt.config.types import GROUPS, INTERNAL
+from nmt.data.batching import collate
 from nmt.errors import UserError
 from nmt.run.model import build_translator
 from nmt.training.checks import check_stream
 from nmt.training.losses import cross_entropy
+from nmt.training.module import TranslationModule
+from nmt.training.muon import make_optimizer
 from nmt.training.train import _choices
-from tests.commands import by_choices, by_hydra
+from tests import commands
+from tests.commands import CONFIGS, by_choices, by_hydra
+from tests.small import vocabulary
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 ATTENTIONS = sorted(path.stem for path in (CONFIGS / "attention").glob("*.yaml"))
 DOCUMENTS = ("hierarchical", "sentences")  # these bring an encoder of their own
-WIRINGS = sorted(path.stem for path in (CONFIGS / "wiring").glob("*.yaml"))
-EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiment").glob("*.yaml"))
-VOCABULARY = SimpleNamespace(
-    src_vocab_size=20, tgt_vocab_size=20, joint=True, separator_id=4, pad_id=0, bos_id=2, eos_id=3
-)
+VOCABULARY = vocabulary()
 
 
 def compose(*overrides: str, name: str = "train"):
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
-        return hydra.compose(name, overrides=list(overrides))
+    return commands.compose(name, *overrides)
 
 
 @pytest.mark.parametrize(
@@ -61,19 +62,87 @@ def test_what_the_tests_compose_is_what_hydra_composes(name, overrides):
         assert by_choices(name, overrides) == by_hydra(name, overrides)
 
 
-SOME = ("coverage", "multi_head")  # the wirings that are not an attention's own are slow for the others
+def choices(group: str) -> list[str]:
+    return sorted(file.stem for file in (CONFIGS / group).glob("*.yaml") if file.stem not in INTERNAL)
 
 
-@pytest.mark.parametrize("callbacks", ["default", pytest.param("minimal", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_an_experiment_goes_with_either_choice_of_callbacks(experiment, callbacks):
-    found = compose(f"experiment={experiment}", f"callbacks={callbacks}", "run_dir=here").callbacks
-    assert [name for name, each in found.items() if "_target_" not in each] == []
-    kept = found.checkpoint
+def as_declared(cfg: DictConfig) -> DictConfig:
+    """The configuration, after a check of all its settings against their declared types."""
+    check_settings(cfg, "train")
+    check_buildable(cfg)
+    return cfg
+
+
+# Attentions, contents and experiments are checked where they are built. Of a model's groups, one is chosen at a time.
+OF_MODEL = ("model", "encoder", "decoder", "cell", "wiring", "normalizer", "positions")
+OTHERS = [
+    group.name for group in GROUPS if group.name not in ("attention", "content", "experiment", *OF_MODEL)
+]
+IN_MODEL = [(group, choice) for group in OF_MODEL for choice in choices(group)]
+
+
+@pytest.mark.parametrize("number", range(max(len(IN_MODEL), *(len(choices(group)) for group in OTHERS))))
+def test_the_settings_of_every_choice_are_as_declared(number):
+    """A choice of the model's and one of each other group at a time."""
+    chosen = {group: choices(group)[number % len(choices(group))] for group in OTHERS}
+    chosen |= [IN_MODEL[number % len(IN_MODEL)]]
+    given = [f"{group}={choice}" for group, choice in chosen.items()]
+    given += ["data.path=x", "data.src_lang=en", "data.tgt_lang=vi"] * (chosen["data"] == "files")
+    as_declared(compose(*given, "run_dir=x", "name=x"))
+
+
+def of_experiment(name: str, callbacks: str = "default") -> DictConfig:
+    own = name.startswith(("bible", "evbnews", "own_text", "multi30k_transformer_guided"))
+    languages = ["data.src_lang=en", "data.tgt_lang=vi"] if name.startswith("own_text") else []
+    given = ["data.path=x", *languages] if own else []
+    given += ["model.size=16", "run_dir=here", "name=x"]
+    return compose(f"experiment={name}", f"callbacks={callbacks}", *given)
+
+
+def take_step(cfg: DictConfig) -> TranslationModule:
+    """The module of a configuration after an optimizer step on three random pairs."""
+    module = TranslationModule(
+        build_translator(cfg.model, VOCABULARY),
+        optimizer=build(cfg.optimizer, "optimizer"),
+        scheduler=build(cfg.scheduler, "scheduler"),
+        label_smoothing=cfg.label_smoothing,
+        guided_alignment=cfg.guided_alignment,
+        r_drop=cfg.r_drop,
+    )
+    rows = [
+        {
+            "index": n,
+            "src_ids": [*range(5, 9 + n), 4, 9, 3],
+            "tgt_ids": [*range(9, 11 + n), 3],
+            "links": [0, 1],
+        }
+        for n in range(3)
+    ]
+    optimizer = make_optimizer(module.optimizer_factory, module.translator)
+    step = TrainingStep(module, optimizer, clip_norm=1.0, precision="32-true", kernels=cfg.kernels)
+    step(collate(rows, pad_id=0, bos_id=2))
+    return module
+
+
+@pytest.mark.parametrize("experiment", choices("experiment"))
+def test_an_experiment_takes_a_step_and_keeps_the_checkpoint_with_the_best_score_of_its_task(experiment):
+    cfg = as_declared(of_experiment(experiment))
+    after = [*take_step(cfg).translator.parameters()]
+    torch.manual_seed(0)
+    before = build_translator(cfg.model, VOCABULARY).parameters()
+    assert not all(torch.equal(*pair) for pair in zip(before, after, strict=True))
+    assert all(each.isfinite().all() for each in after)
+    found = cfg.callbacks
     of_labels = {"classification": "val/chrf", "document_classification": "val/macro_f1"}
-    assert kept.monitor == of_labels.get(experiment, "val/bleu")
-    if callbacks == "default":
-        assert (found.early_stopping.monitor, found.early_stopping.mode) == (kept.monitor, kept.mode)
+    assert found.checkpoint.monitor == of_labels.get(experiment, "val/bleu")
+    assert found.early_stopping.monitor == found.checkpoint.monitor
+    assert found.early_stopping.mode == found.checkpoint.mode
+
+
+@pytest.mark.parametrize("experiment", ["classification", "document_classification", "multi30k_gru"])
+def test_an_experiment_goes_with_minimal_callbacks(experiment):
+    found = of_experiment(experiment, "minimal").callbacks
+    assert [name for name, each in found.items() if "_target_" not in each] == []
 
 
 @pytest.mark.parametrize(
@@ -141,70 +210,42 @@ def test_the_other_commands_compose(name):
     assert OmegaConf.is_missing(compose(name=name), "run")
 
 
-@pytest.mark.parametrize(
-    ("attention", "wiring"),
-    [
-        pytest.param(
-            attention, wiring, marks=[] if wiring == "its own" or attention in SOME else [pytest.mark.slow]
-        )
-        for attention in ATTENTIONS
-        for wiring in ("its own", *WIRINGS)
-    ],
-)
-def test_every_attention_builds_and_takes_a_training_step(attention, wiring):
-    sizes = (
-        ["model.size=8"] if attention in DOCUMENTS else ["encoder.size=8", "decoder.size=8", "model.size=6"]
-    )
-    overrides = [f"attention={attention}", *sizes]
-    if attention == "none" and wiring == "conditional":
-        pytest.skip("refused: test_recurrent.py")
+# The wirings that are not an attention's own are tested for every score in test_recurrent.py.
+PARTS = ("encoder", "decoder", "model")
+WITH_WIRING = [(name, wiring) for name in ("coverage", "multi_head") for wiring in choices("wiring")]
+
+
+@pytest.mark.parametrize(("attention", "wiring"), [*((name, "its own") for name in ATTENTIONS), *WITH_WIRING])
+def test_every_attention_learns_four_pairs_by_heart(attention, wiring):
+    sizes = ["model.size=16"] if attention in DOCUMENTS else [f"{part}.size=16" for part in PARTS]
+    overrides = [f"attention={attention}", *sizes, "run_dir=x", "name=x"]
     if wiring != "its own":
         overrides.append(f"wiring={wiring}")
-    model = build_translator(compose(*overrides).model, VOCABULARY)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    src, tgt_in = torch.randint(4, 20, (3, 5)), torch.randint(4, 20, (3, 4))
+    model = build_translator(as_declared(compose(*overrides)).model, VOCABULARY)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    src, tgt = torch.randint(4, 20, (4, 5)), torch.randint(5, 20, (4, 3))
+    tgt_in = torch.cat((torch.full((4, 1), 2), tgt), dim=1)
+    tgt_out = torch.cat((tgt, torch.full((4, 1), 3)), dim=1)
     losses = []
-    for _ in range(2):
+    for _ in range(80 if wiring == "its own" else 2):
         logits, _ = model(model.encode(src, src != 0), tgt_in)
-        loss = cross_entropy(logits, tgt_in, pad_id=0, label_smoothing=0.1).smoothed
-        loss.backward()
+        loss = cross_entropy(logits, tgt_out, pad_id=0, label_smoothing=0.0)
+        (loss.smoothed / loss.num_tokens).backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(loss.item())
-    assert losses[1] != losses[0]
+        losses.append(loss.nll.item())
+    assert losses[-1] < (losses[0] / 10 if wiring == "its own" else losses[0])
 
 
-def published_wiring(name: str) -> str:
-    return compose(f"attention={name}").wiring._target_.rsplit(".", 1)[-1]
-
-
-def test_attentions_come_with_their_published_wiring():
-    assert published_wiring("bahdanau") == "AttendThenUpdate"
-    for name in ("luong_dot", "luong_general", "luong_concat", "location", "local_m", "local_p", "none"):
-        assert published_wiring(name) == "UpdateThenAttend"
-    for name in ("coverage", "coverage_fertility"):
-        assert published_wiring(name) == "AttendThenUpdate"
-
-
-def test_the_four_configurations_score_as_they_are_named():
-    scores = {name: compose(f"attention={name}").attention for name in ATTENTIONS if name != "none"}
-    classes = {name: node._target_.rsplit(".", 1)[-1] for name, node in scores.items()}
-    assert classes["bahdanau"] == "AdditiveAttention"
-    assert classes["luong_dot"] == "DotAttention"
-    assert classes["luong_general"] == "GeneralAttention"
-    assert classes["luong_concat"] == "ConcatAttention"
-    assert classes["scaled_luong"] == "ScaledGeneralAttention"
-    assert classes["normed_bahdanau"] == "NormedAdditiveAttention"
-    assert classes["local_m"] == "MonotonicLocalAttention"
-    assert classes["local_p"] == "PredictiveLocalAttention"
-    assert compose("attention=none").attention._target_ == "nmt.attention.no_attention"
-
-
-@pytest.mark.parametrize("content", sorted(path.stem for path in (CONFIGS / "content").glob("*.yaml")))
-@pytest.mark.parametrize("attention", ["local_m", "local_p", "multi_head"])
+@pytest.mark.parametrize(
+    ("content", "attention"), [*zip(choices("content"), cycle(["multi_head", "local_m", "local_p"]))]
+)
 def test_whatever_builds_on_a_content_score_takes_any(attention, content):
-    config = compose(f"attention={attention}", f"content={content}", "normalizer=entmax15")
+    config = compose(
+        f"attention={attention}", f"content={content}", "normalizer=entmax15", "run_dir=x", "name=x"
+    )
+    as_declared(config)
     if attention == "multi_head" and content in ("additive", "concat"):
         assert config.attention.content.size == config.decoder.size
     model = build_translator(config.model, VOCABULARY)

@@ -26,6 +26,7 @@ from nmt.data import formats as row_reading
 from nmt.data.cache import cached_dataset
 from nmt.data.corpus import read_files, read_hub
 from nmt.data.encoding import RATIO_FLOOR, filter_pairs
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 TABLES = ("datasets", "pandas", "pyarrow")
@@ -782,3 +783,35 @@ def test_real_corpora_are_read_whole(tmp_path, name, src, tgt, columns, counts):
             lang: (folder / f"test.{lang}").read_text(encoding="utf-8").split("\n")[0] for lang in (src, tgt)
         }
     assert splits["test"][0] == {"src": first[src], "tgt": first[tgt]}
+
+
+STRANGE = [
+    "שלום \u202eעולם",  # right to left, with an override
+    "e\u0301" * 3 + "\u0301" * 50,  # combining marks
+    "\x01\x1b[2J\x7f \x0b\x0c\x1c\x85",
+    "a\u2028b\u2029c",
+    "👩\u200d👩\u200d👧 \ufeff\u00ad\u200b",
+    "x" * 1_000_000,
+    " ",
+]
+
+
+def test_strange_text_is_read_as_it_is(tmp_path):
+    """The tokenizer takes it too, and gives each line its end of sentence."""
+    (tmp_path / "data").mkdir()
+    lay(
+        tmp_path / "data",
+        {f"train.{lang}": "".join(f"{line}\n" for line in STRANGE) for lang in ("en", "vi")},
+    )
+    rows = read_files(tmp_path / "data", src_lang="en", tgt_lang="vi", cache_dir=tmp_path, splits=["train"])
+    assert list(rows["train"]["src"]) == list(rows["train"]["tgt"]) == STRANGE
+    tokenizer = Tokenizer.train(
+        STRANGE,
+        STRANGE,
+        model_type="bpe",
+        joint=True,
+        vocab_size=60,
+        character_coverage=1.0,
+    )
+    assert all(ids[-1] == tokenizer.eos_id for ids in tokenizer.encode_source(STRANGE))
+    assert tokenizer.decode(tokenizer.encode_target(STRANGE[:1])) == STRANGE[:1]

@@ -5,7 +5,6 @@ import faulthandler
 import json
 import multiprocessing
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -30,8 +29,8 @@ from nmt.run.paths import load_config
 from nmt.training import launch, resume
 from nmt.training.callbacks import Interrupted
 from nmt.training.module import TranslationModule
-from tests.commands import last_of_each
-from tests.test_resume import ROOT, after, assert_same_run, compose, scalars, train_module
+from tests.commands import ROOT, free_port, last_of_each
+from tests.test_resume import after, assert_same_run, compose, scalars, train_module
 
 COMMON = [
     "name=small",
@@ -57,15 +56,6 @@ SMALL = [
 ]
 DDP = ["trainer=ddp", "trainer.devices=2"]
 HANGS = 300  # seconds after which processes hang, and do not only wait for a busy machine
-
-
-def free_port() -> int:
-    """One that no socket is given by itself in the seconds until it is listened to."""
-    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
-        with socket.socket() as listener, contextlib.suppress(OSError):
-            listener.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no free port")
 
 
 def in_processes(function: Callable[[], None], log: Path, number: int = 2) -> list[int]:

@@ -5,7 +5,6 @@ import math
 import re
 from functools import partial
 from itertools import chain
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from nmt.layers.cells import GRULayer
 from nmt.layers.embedding import Embedding
 from nmt.run.model import build_translator
 from tests.commands import compose
+from tests.small import vocabulary
 
 PAD, UNK, BOS, EOS, SEP = range(5)
 SIZE = 6
@@ -176,9 +176,7 @@ def test_what_does_not_fit_is_refused():
         build("decoder=pooling", "attention=none")
 
 
-VOCABULARY = SimpleNamespace(
-    src_vocab_size=20, tgt_vocab_size=20, joint=True, separator_id=SEP, pad_id=PAD, bos_id=BOS, eos_id=EOS
-)
+VOCABULARY = vocabulary(separator_id=SEP, pad_id=PAD, bos_id=BOS, eos_id=EOS)
 
 
 def build(*overrides: str):

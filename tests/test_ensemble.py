@@ -1,10 +1,7 @@
 """An ensemble against its members' probabilities, averaged by hand."""
 
 import math
-from pathlib import Path
-from types import SimpleNamespace
 
-import hydra
 import pytest
 import torch
 
@@ -14,20 +11,18 @@ from nmt.models import ensemble
 from nmt.models.base import Translator
 from nmt.models.ensemble import EnsembleTranslator
 from nmt.run.model import build_translator
+from tests.commands import compose
 from tests.searches import beam_search, greedy_search, sample
+from tests.small import vocabulary
 from tests.test_decoding import BOS, EOS, PAD, SOURCES, Table, assert_same, batch_of
 
-VOCABULARY = SimpleNamespace(
-    src_vocab_size=9, tgt_vocab_size=9, joint=True, separator_id=None, pad_id=PAD, bos_id=BOS, eos_id=EOS
-)
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+VOCABULARY = vocabulary(9, separator_id=None, pad_id=PAD, bos_id=BOS, eos_id=EOS)
 
 
 def gru(attention: str, seed: int) -> Translator:
     torch.manual_seed(seed)
     overrides = [f"attention={attention}", "encoder.size=8", "decoder.size=8", "model.size=6"]
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
-        config = hydra.compose("train", overrides=overrides)
+    config = compose("train", *overrides)
     model = build_translator(config.model, VOCABULARY).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -129,8 +124,7 @@ def test_an_ensemble_reads_no_more_than_its_shortest_member() -> None:
             "decoder.feedforward_size=8",
         ]
         overrides += ["positions=learned", f"positions.max_length={most}"]
-        with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
-            config = hydra.compose("train", overrides=overrides)
+        config = compose("train", *overrides)
         models.append(build_translator(config.model, VOCABULARY).eval())
     assert EnsembleTranslator(models).max_length == 12
     assert EnsembleTranslator([models[0], gru("luong_dot", 1)]).max_length == 20

@@ -25,7 +25,7 @@ from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.export import NEEDS, hub
 from tests.commands import CONFIGS, refused, run_composed
-from tests.test_align import SMALL, SOURCES, TARGETS, make_run
+from tests.small import SMALL, SOURCES, TARGETS, make_run
 
 ROOT = CONFIGS.parent
 REAL = ROOT.parent / "shared/data"

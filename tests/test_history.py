@@ -11,8 +11,8 @@ import pytest
 from nmt.errors import UserError
 from nmt.run import history as histories
 from nmt.run.history import History
-from tests.commands import run
-from tests.test_align import SOURCES, TARGETS
+from tests.commands import run_composed
+from tests.small import SOURCES, TARGETS
 from tests.test_docs import BUILT_IN, TINY
 
 
@@ -26,9 +26,9 @@ def trained(tmp_path_factory) -> Path:
         "callbacks.alignments.num_sentences=2",
     ]
     cache = f"data.cache_dir={there.parent / 'cache'}"
-    ended = run("train", *small, cache, "trainer.max_epochs=2", f"run_dir={there}")
+    ended = run_composed("train", *small, cache, "trainer.max_epochs=2", f"run_dir={there}")
     assert ended.status == 0, ended.err
-    ended = run("train", f"resume={there}", "trainer.max_epochs=3")
+    ended = run_composed("train", f"resume={there}", "trainer.max_epochs=3")
     assert ended.status == 0, ended.err
     return there
 

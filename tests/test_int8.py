@@ -6,28 +6,25 @@ import os
 from functools import partial
 from pathlib import Path
 
-import hydra
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 from torch import nn
 
 from nmt.attention import Attention
 from nmt.checkpoint import write_checkpoint
 from nmt.commands.evaluate import evaluate
 from nmt.commands.translate import translate
-from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.kernels import int8, quantise
 from nmt.layers.cells import GRULayer, LSTMLayer
-from nmt.run.model import build_translator
 from nmt.run.run import Run
+from tests.commands import compose
+from tests.small import SOURCES, TARGETS, make_run
 
-ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ["a small house stands here", "the house", "", "here stands the small house"]
-TARGETS = ["ở đây có một ngôi nhà nhỏ", "ngôi nhà", "", "ngôi nhà nhỏ ở đây"]
 GRU = ("encoder.size=16", "decoder.size=16", "model.size=16")
+
+
 CASES = {
     "general": ("attention=luong_general", *GRU),
     "concat": ("attention=luong_concat", *GRU),  # reads its weights in two parts
@@ -141,26 +138,6 @@ def test_a_recurrent_layer_is_near_that_of_torch(cell, steps):
 
 
 # --- whole translators ----------------------------------------------------------------------------------
-
-
-def compose(name: str, *overrides: str):
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "configs")):
-        return hydra.compose(name, overrides=list(overrides))
-
-
-def make_run(directory: Path, *overrides: str) -> Path:
-    """A run directory with random weights."""
-    options = {"model_type": "bpe", "joint": True, "vocab_size": 60, "character_coverage": 1.0}
-    tokenizer = Tokenizer.train(SOURCES * 20, TARGETS * 20, **options)
-    tokenizer.save(directory / "tokenizer")
-    model = OmegaConf.create(OmegaConf.to_container(compose("train", *overrides).model, resolve=True))
-    torch.manual_seed(1)
-    translator = build_translator(model, tokenizer)
-    (directory / "checkpoints").mkdir()
-    state = {f"translator.{name}": value for name, value in translator.state_dict().items()}
-    write_checkpoint({"state_dict": state}, directory / "checkpoints" / "best.ckpt")
-    OmegaConf.save(OmegaConf.create({"model": model, "data": {}}), directory / "config.yaml")
-    return directory
 
 
 @pytest.fixture(scope="module", params=CASES)

@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import lightning as L
 import pytest
 
 from nmt.training.callbacks import Interrupted, SaveOnInterrupt
-from tests.commands import ROOT, call, last_of_each, refused
+from tests.commands import ROOT, call, last_of_each, refused, run_composed
+from tests.small import TINY
 from tests.test_commands import SMALL
 
 
@@ -87,3 +89,17 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     result = call("translate", f"run={directory}", "checkpoint=last", stdin=b"the cat sleeps .\n")
     assert result.returncode == 0, result.stderr.decode()
     assert result.stdout.count(b"\n") == 1
+
+
+def test_an_interrupt_that_lightning_takes_for_its_own_is_an_interrupt_still(
+    tmp_path, small_cache, monkeypatch
+):
+    def fit(*arguments, **settings):
+        (tmp_path / "run" / "checkpoints").mkdir()
+        (tmp_path / "run" / "checkpoints" / "last.ckpt").touch()
+        sys.exit(1)  # its answer to KeyboardInterrupt
+
+    monkeypatch.setattr(L.Trainer, "fit", fit)
+    ended = run_composed("train", *TINY, f"data.cache_dir={small_cache}", f"run_dir={tmp_path / 'run'}")
+    assert ended.status == 130
+    assert ended.err.endswith(f"train.py: interrupted: go on with resume={tmp_path / 'run'}\n")

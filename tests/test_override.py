@@ -19,8 +19,8 @@ from nmt.attention.masks import masked_softmax
 from nmt.models.base import Translator
 from nmt.run.model import build_translator
 from tests import test_documents as documents
-from tests.commands import CONFIGS
-from tests.test_align import SMALL, compose, make_run
+from tests.commands import CONFIGS, compose
+from tests.small import SMALL, make_run
 
 DOCUMENTS = ("hierarchical", "sentences")
 ATTENTIONS = sorted(

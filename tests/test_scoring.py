@@ -25,12 +25,14 @@ from nmt.run.data import references_of
 from nmt.run.limits import count_above_limit
 from nmt.run.paths import find_runs
 from nmt.run.run import Run
+from nmt.run.scores import write_scores
 from nmt.training.callbacks import ScoreValidation
 from nmt.training.checks import check_monitors, check_references
 from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from nmt.training.module import TranslationModule
+from nmt.training.scoring import scores_after
 from tests.commands import compose, refused, run_composed
-from tests.test_align import SMALL, SOURCES, TARGETS, make_run
+from tests.small import SMALL, SOURCES, TARGETS, make_run
 
 REFERENCES = {
     "zh": ["老人在家里看书。", "孩子们在公园里玩。", "她买了三个苹果。"],
@@ -523,3 +525,37 @@ def test_evaluate_refuses_files_that_do_not_go_together(overrides, facts, scored
         "evaluate", f"run={scored}", "device=cpu", *(each.replace("FILE", str(file)) for each in overrides)
     )
     refused(ended, *facts)
+
+
+def test_scoring_a_split_keeps_what_training_cost(tmp_path):
+    """That of a run without a test set stands in metrics_val.json alone."""
+    write_scores(tmp_path, "val", {"training": {"steps": 7}}, [])
+    write_scores(tmp_path, "val", {}, [])
+    write_scores(tmp_path, "train", {}, [])
+    for name in ("val", "train"):
+        assert json.loads((tmp_path / f"metrics_{name}.json").read_text())["training"] == {"steps": 7}
+    write_scores(tmp_path, "test", {"training": {"steps": 9}}, [])  # of a later end of the run
+    write_scores(tmp_path, "val", {}, [])
+    assert json.loads((tmp_path / "metrics_val.json").read_text())["training"] == {"steps": 9}
+
+
+def test_scores_of_an_earlier_end_are_not_those_of_this_one(tmp_path):
+    assert scores_after(tmp_path, 10) is None
+    (tmp_path / "metrics_val.json").write_text('{"training": {"steps": 10}}')
+    (tmp_path / "metrics.json").write_text('{"training": {"steps": 5}}')
+    assert scores_after(tmp_path, 10) == tmp_path / "metrics_val.json"
+    assert scores_after(tmp_path, 5) == tmp_path / "metrics.json"
+    assert scores_after(tmp_path, 7) is None
+
+
+def test_validation_scores_as_the_test_does():
+    def scorers(*overrides: str) -> dict:
+        return build(compose(*overrides).callbacks.score, "callbacks").scorers
+
+    chosen = scorers("metrics.bleu.tokenize=char", "metrics.bleu.lowercase=true")
+    result = metrics.score_with(chosen, ["AB cd"], ["ab cd"], num_bootstrap=0)["bleu"]
+    assert "case:lc" in result["signature"]
+    assert "tok:char" in result["signature"]
+    assert result["score"] == pytest.approx(100)
+    usual = metrics.score_with(scorers("metrics=classification"), ["ab cd"], ["ab cd"], num_bootstrap=0)
+    assert "tok:13a" in usual["bleu"]["signature"]

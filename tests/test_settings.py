@@ -22,28 +22,8 @@ from nmt.config.types import GROUPS, Count, check_value
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.run import Run
-from tests.commands import CONFIGS, compose, refused, run
-
-CHOICES = [
-    f"{group.name}={file.stem}"
-    for group in GROUPS
-    for file in sorted((CONFIGS / group.name).glob("*.yaml"))
-    if file.stem not in ("base", "stored")
-]
-NEEDS = {
-    "content": ["attention=local_p"],
-    "data=files": ["data.path=x", "data.src_lang=en", "data.tgt_lang=vi"],
-    "experiment=bible_grc_en": ["data.path=x"],
-    "experiment=evbnews_en_vi": ["data.path=x"],
-    "experiment=evbnews_en_vi_wide": ["data.path=x"],
-    "experiment=evbnews_en_vi_transformer": ["data.path=x"],
-    "experiment=evbnews_en_vi_transformer_guided": ["data.path=x"],
-    "experiment=multi30k_transformer_guided": ["data.path=x"],
-    **{
-        f"experiment=own_text_{name}": ["data.path=x", "data.src_lang=en", "data.tgt_lang=vi"]
-        for name in ("tiny", "small", "medium", "large")
-    },
-}
+from tests.commands import CONFIGS, compose, refused, run, run_composed
+from tests.small import TINY
 
 
 def node(target: str, **settings):
@@ -85,14 +65,6 @@ def test_variables_of_a_launcher_and_of_an_unseeded_bootstrap_pass(monkeypatch):
 
 
 # Declarations
-
-
-@pytest.mark.parametrize("choice", CHOICES)
-def test_the_settings_of_every_choice_are_what_is_declared(choice):
-    overrides = [choice, "run_dir=x", "name=x", *NEEDS.get(choice, NEEDS.get(choice.split("=")[0], []))]
-    cfg = compose("train", *overrides)
-    check_settings(cfg, "train")
-    check_buildable(cfg)
 
 
 @pytest.mark.parametrize("name", OF_COMMANDS)
@@ -511,16 +483,6 @@ OWN = [
     "~optimizer.eps",
     "+callbacks.count._target_=my_lab.Count",
 ]
-TINY = [
-    *("model.size=16", "data.tokenizer.vocab_size=300", "data.num_train=60", "data.num_val=5"),
-    *("data.num_test=5", "data.max_words=12", "trainer.max_epochs=1", "trainer.accelerator=cpu"),
-    *(
-        "trainer.enable_progress_bar=false",
-        "callbacks=minimal",
-        "decoding=greedy",
-        "trainer.log_every_n_steps=1",
-    ),
-]
 
 
 @pytest.fixture
@@ -528,13 +490,21 @@ def command(monkeypatch, tmp_path):
     """A command in this process, from a folder that holds my_lab.py."""
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
     (tmp_path / "my_lab.py").write_text(MY_LAB)
-    yield partial(run, cwd=tmp_path)
+    yield partial(run_composed, cwd=tmp_path)
     sys.modules.pop("my_lab", None)
 
 
 def test_a_persons_own_classes_train_resume_evaluate_and_translate_where_trusted(command, tmp_path):
     trained = tmp_path / "run"
-    given = [*TINY, *OWN, f"data.cache_dir={tmp_path / 'cache'}", f"run_dir={trained}"]
+    tiny = [each for each in TINY if "alignments" not in each]
+    given = [
+        *tiny,
+        "trainer.max_epochs=1",
+        "callbacks=minimal",
+        *OWN,
+        f"data.cache_dir={tmp_path / 'cache'}",
+        f"run_dir={trained}",
+    ]
     untrusted = "my_lab.read: a run may not build this here, but only what nmt.data.corpus offers"
     refused(command("train", *given), untrusted)
     assert not (trained / "config.yaml").exists()

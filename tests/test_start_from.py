@@ -20,7 +20,7 @@ from nmt.training import fine_tuning
 from nmt.training.fine_tuning import freeze, mix_in_old_text
 from nmt.training.module import TranslationModule
 from nmt.training.muon import make_optimizer
-from tests.commands import compose, refused, run, run_composed
+from tests.commands import compose, refused, run_composed
 
 TINY = [
     *("data.num_train=100", "data.num_val=5", "data.num_test=5", "data.max_words=12", "decoding=greedy"),
@@ -202,7 +202,7 @@ def test_a_frozen_run_with_old_text_is_resumed_as_it_was(origin, tmp_path, caplo
     assert "frozen: encoder, " in caplog.text
     assert start(origin, parts, *settings, "trainer.max_epochs=1").status == 0
     given = [f"resume={parts}", "trainer.max_epochs=2", f"data.cache_dir={origin}/cache"]
-    ended = run("train", *given)
+    ended = run_composed("train", *given)
     assert ended.status == 0, ended.err
     first, last, resumed = (
         torch.load(each / "checkpoints" / "last.ckpt", weights_only=True) for each in (origin, whole, parts)
@@ -215,7 +215,7 @@ def test_a_frozen_run_with_old_text_is_resumed_as_it_was(origin, tmp_path, caplo
         assert torch.equal(value, before) == is_frozen, name
     stored = OmegaConf.load(parts / "config.yaml")
     assert (list(stored.freeze), stored.old_share) == (["encoder"], 0.5)
-    refused(run("train", f"resume={parts}", "freeze=[]"), "freeze cannot change")
+    refused(run_composed("train", f"resume={parts}", "freeze=[]"), "freeze cannot change")
 
 
 def test_freeze_and_old_share_need_a_run_to_start_from(origin, tmp_path):

@@ -23,8 +23,7 @@ from nmt.errors import UserError
 from nmt.training.callbacks import TensorBoard, trackers
 from nmt.training.scoring import by_interest
 from nmt.training.trainer import make_loggers
-from tests.commands import ROOT, compose, refused, run, run_composed
-from tests.test_ddp import free_port
+from tests.commands import ROOT, compose, free_port, refused, run, run_composed
 
 TINY = [
     "data.num_train=60", "data.num_val=4", "data.num_test=4", "data.max_words=12", "data.tokenizer.vocab_size=200",

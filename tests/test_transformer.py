@@ -3,10 +3,7 @@
 import math
 from functools import partial
 from itertools import product
-from pathlib import Path
-from types import SimpleNamespace
 
-import hydra
 import pytest
 import torch
 from hydra.errors import ConfigCompositionException
@@ -19,7 +16,9 @@ from nmt.layers.positions import LearnedPositions, SinusoidalPositions
 from nmt.models import EncoderDecoder, select
 from nmt.run.model import build_translator
 from nmt.training.losses import cross_entropy
+from tests import commands
 from tests.searches import beam_search, greedy_search
+from tests.small import vocabulary
 from tests.translators import transformer_translator
 
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -479,15 +478,11 @@ def test_what_does_not_fit_is_refused_with_the_numbers(changes, message):
         build(**changes)
 
 
-VOCABULARY = SimpleNamespace(
-    src_vocab_size=20, tgt_vocab_size=20, joint=True, separator_id=None, pad_id=0, bos_id=2, eos_id=3
-)
+VOCABULARY = vocabulary(separator_id=None)
 
 
 def compose(*overrides: str):
-    configs = Path(__file__).resolve().parents[1] / "configs"
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(configs)):
-        return hydra.compose("train", overrides=["model=transformer", *overrides])
+    return commands.compose("train", "model=transformer", *overrides)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from nmt.errors import UserError, WriteError
 from nmt.run.paths import grow_file
 from nmt.run.run import Run
 from nmt.run.translation import Translation
-from tests.test_align import SMALL, SOURCES, TARGETS, align, compose, make_run, translate, written
+from tests.commands import align, compose, run, translate
+from tests.small import SMALL, SOURCES, TARGETS, make_run, written
 
 
 @pytest.fixture(scope="module")
@@ -344,3 +345,49 @@ def test_links_of_given_pairs_are_packed_by_the_name(run_dir, tmp_path):
     assert len(plain.splitlines()) == len(SOURCES)
     assert gzip.decompress((tmp_path / "links.GZ").read_bytes()) == plain
     assert bz2.decompress((tmp_path / "links.bz2").read_bytes()) == plain
+
+
+LINES = [
+    b"the cat sleeps .",
+    b"",
+    b"carriage return\r",
+    b"\r",
+    b"a\x0cb\x0bc\x1c\x1d\x1e\x85".replace(b"\x85", "\u0085".encode()),
+    "a\u2028b\u2029c".encode(),
+    "\u2028".encode(),
+    "\u200b\ufeff\u00ad".encode(),
+    "\u200b\ufeff".encode(),
+    "\u0085 \u0085".encode(),
+    b"\xc2\x85 " * 400,
+    "שלום \u202eעולם".encode(),
+    ("e" + "\u0301" * 100).encode(),
+    b"x" * 200,
+    b"no line feed at the end",
+]
+
+
+@pytest.mark.parametrize("way", ["standard input", "file"])
+def test_translate_never_loses_or_adds_a_line(way, untrained, tmp_path):
+    text = b"\n".join(LINES)
+    if way == "file":
+        (tmp_path / "in.txt").write_bytes(text)
+        ended = run(
+            "translate",
+            f"run={untrained}",
+            f"input={tmp_path / 'in.txt'}",
+            f"output={tmp_path / 'out'}",
+            "decoding=greedy",
+        )
+        out = (tmp_path / "out").read_bytes().decode()
+    else:
+        ended = run("translate", f"run={untrained}", "block_size=3", "decoding=greedy", stdin=text)
+        out = ended.out
+    assert ended.status == 0, ended.err
+    lines = out.split("\n")
+    assert len(lines) == len(LINES) + 1
+    assert not any(
+        out
+        for line, out in zip(LINES, lines, strict=False)
+        if not line.decode().strip().strip("\u200b\ufeff")
+    )
+    assert all(len(line.splitlines()) <= 1 for line in lines)

@@ -12,11 +12,11 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.run.history import History
 from nmt.run.run import Run
-from tests.test_align import align, make_run, translate, written
+from tests.commands import align, translate
+from tests.small import SMALL, make_run, written
 
 ENGLISH = ["the cat sleeps at home .", "I like apples .", "we go to the park .", "he has a Python book ."]
 CHINESE = ["猫在家睡觉。", "我喜欢苹果。", "我们去公园。", "他有一本Python书。"]
-SMALL = ("encoder.size=8", "decoder.size=8", "model.size=8")
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,8 @@ from nmt.decoding import DecodingSettings, search
 from nmt.errors import UserError
 from nmt.export import onnx, web
 from nmt.run.paths import newest_run
-from tests.commands import refused, run, run_composed
-from tests.test_align import SMALL, SOURCES, TARGETS, compose, make_run
+from tests.commands import compose, refused, run, run_composed
+from tests.small import SMALL, SOURCES, TARGETS, make_run
 
 LINE = "here stands the small house"
 HTML = "<b>house</b> & <script>document.title = 'broken'</script>"
@@ -331,7 +331,9 @@ def trained(tmp_path_factory) -> dict[str, Run]:
     """A run of each kind, trained for a moment on the built-in corpus."""
     there = tmp_path_factory.mktemp("trained")
     for name, way in KINDS.items():
-        ended = run("train", *SMALL_RUN, *way, f"data.cache_dir={there / 'cache'}", f"run_dir={there / name}")
+        ended = run_composed(
+            "train", *SMALL_RUN, *way, f"data.cache_dir={there / 'cache'}", f"run_dir={there / name}"
+        )
         assert ended.status == 0, ended.err
     return {name: Run.load(there / name, device="cpu") for name in KINDS}
 

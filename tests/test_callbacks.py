@@ -1,4 +1,4 @@
-"""Runs that are watched: losses that are no numbers or jump, batches and disks that are too large or full."""
+"""Callbacks: losses that are no numbers or jump, batches and disks that are too large or full, progress, trackers."""
 
 import ctypes
 import html
@@ -32,6 +32,9 @@ from nmt.training.callbacks.progress import describe_validation, seconds_left
 from nmt.training.callbacks.randomness import random_state
 from nmt.training.callbacks.trackers import as_it_is
 from nmt.training.memory import held_memory, is_out_of_memory
+from nmt.training.module import TranslationModule
+from tests.commands import refused, run_composed
+from tests.small import TINY
 from tests.test_module import examples, make_module
 
 
@@ -281,3 +284,24 @@ def test_the_time_left_is_that_of_the_first_limit():
     assert seconds_left(trainer, 0, time.perf_counter() - 1) == pytest.approx(60, abs=1)
     trainer.estimated_stepping_batches = 110
     assert seconds_left(trainer, 0, time.perf_counter() - 2) == pytest.approx(20, abs=1)
+
+
+def test_memory_that_runs_out_in_training_is_told_from_a_batch_that_cannot_fit(
+    tmp_path, small_cache, monkeypatch
+):
+    step, calls = TranslationModule.training_step, iter(range(1, 10_000))
+
+    def starved(*arguments):
+        if next(calls) == 4:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return step(*arguments)
+
+    monkeypatch.setattr(TranslationModule, "training_step", starved)
+    run = tmp_path / "run"
+    ended = run_composed("train", *TINY, f"data.cache_dir={small_cache}", f"run_dir={run}")
+    refused(
+        ended,
+        "memory ran out at step 3, though the largest batch had fitted",
+        "train/memory",
+        f"resume={run}",
+    )

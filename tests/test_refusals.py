@@ -1,0 +1,267 @@
+"""What a command is asked that cannot be done is refused in one line, before the work and with nothing written."""
+
+import json
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from omegaconf import OmegaConf
+
+from nmt.data.encoding import Rows
+from nmt.errors import UserError
+from nmt.run.data import read_splits
+from nmt.training.checks import check_lengths
+from nmt.training.vocabulary import make_tokenizer
+from tests.commands import refused, run_composed
+from tests.small import FEW_PAIRS, SIZES, TINY, copied, digests, lay, over
+
+# Text to train on. Each case: the files of its folder (text is written as UTF-8), what is set, what the line says.
+
+
+def both(row: str) -> dict[str, str | bytes]:
+    return {"train.jsonl": row, "val.jsonl": row}
+
+
+ROW = '{"en": "a b", "vi": "c d"}\n'
+BLANK, LONG = json.dumps({"en": " ", "vi": ""}), json.dumps({"en": "a" * 1_000_000, "vi": "b" * 5000})
+VOCABULARY = "data.tokenizer.vocab_size"
+ESCAPES = json.dumps({f"\x1b[2J{number}\n": "" for number in range(999)})
+TEXT = {
+    "escapes": ({"train.jsonl": ESCAPES}, [], ["line 1", "\\x1b[2J0", "…"]),
+    "latin-1": ({"train.en": b"caf\xe9\n", "train.vi": "b\n"}, [], ["train.en, line 1", "0xe9 at position 4"]),
+    "blank": (both(BLANK), [], ["the training text is empty"]),
+    "too long": (both(LONG), [], ["the training text is empty", "4,192 bytes"]),
+    "no validation": ({"train.jsonl": ROW}, [f"{VOCABULARY}=9"], ["no val split"]),
+    "nothing left": (both(ROW), [f"{VOCABULARY}=9", "data.max_length=2"], ["no training pair is left of 1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TEXT)
+def test_train_refuses_text_that_is_unsound(case, tmp_path):
+    files, overrides, fragments = TEXT[case]
+    lay(tmp_path / "data", files)
+    before = digests(tmp_path / "data")
+    places = {"data.path": "data", "data.cache_dir": "cache", "run_dir": "run"}
+    usual = ["data=files", *(f"{key}={tmp_path / name}" for key, name in places.items())]
+    usual += ["data.src_lang=en", "data.tgt_lang=vi"]
+    given = [each.partition("=")[0] for each in overrides]
+    told = [*(each for each in usual if each.partition("=")[0] not in given), *overrides]
+    refused(run_composed("train", *told), *fragments)
+    assert digests(tmp_path / "data") == before
+    assert not (tmp_path / "run" / "config.yaml").exists()
+    assert not [name for name in digests(tmp_path) if name.endswith(".tmp")]
+
+
+# Settings. Each case: what is set, and what the line says.
+
+SETTINGS = {
+    "word for a whole number": (["data.max_tokens=many"], ["data.max_tokens=many: Input should be a valid integer"]),
+    "negative size": (["encoder.size=-3"], ["encoder.size=-3: Input should be greater than or equal to 1"]),
+    "dropout": (["model.dropout=2"], ["model.dropout=2: Input should be less than 1"]),
+    "small batch": (["data.max_tokens=3"], ["max_tokens=3"]),
+    "precision": (["trainer.precision=8"], ["trainer.precision=8: Input should be 64, 32 or 16"]),
+    "unknown language": (["data.src_lang=xx"], ["data.src_lang=xx", "en and vi"]),
+    "unknown key": (["model.hiden_size=3"], ["'model.hiden_size'", "did you mean '"]),
+    "key under a wrong parent": (["hidden_size=3"], ["hidden_size", "did you mean '"]),
+    "ties without a joint vocabulary": (
+        ["data.tokenizer.joint=false", "data.tokenizer.vocab_size=200", "model.tie_source=true"],
+        ["model.tie_source=true", "joint"],
+    ),
+    "input feeding without attention": (["attention=none", "wiring.input_feeding=true"], ["attention=none"]),
+    "a key of another model": (["model=transformer", "encoder.size=8"], ["'encoder.size'", "belongs to encoder="]),
+    "a content score nobody uses": (["content=dot"], ["content= has no effect"]),
+    "a normaliser without weights": (["attention=none", "normalizer=sparsemax"], ["normalizer= has no effect"]),
+    "a wiring of the Transformer": (["model=transformer", "wiring=conditional"], ["wiring= has no effect"]),
+    "a missing tokenizer model": (["data.tokenizer.model=missing.model"], ["missing.model"]),
+    "a vocabulary beside its model": (
+        ["data.tokenizer.model=a.model", "data.tokenizer.vocab_size=300"],
+        ["data.tokenizer.vocab_size has no effect with data.tokenizer.model=a.model"],
+    ),
+    "a decoding setting there is not": (["+decoding.foo=1"], ["decoding.foo: DecodingSettings has no such setting"]),
+    "three tokenizer models": (["data.tokenizer.model=[a,b,c]"], ["data.tokenizer.model", "at most 2"]),
+    "momentum that is not there": (
+        ["optimizer=sgd", "optimizer.momentum=0"],
+        ["optimizer: Nesterov momentum requires a momentum"],
+    ),
+    "a number for a callback": (["+callbacks.foo=1"], ["callbacks.foo=1: give callbacks.foo._target_=CLASS"]),
+    "a number for a logger": (["+logger.x=1"], ["logger.x=1: give logger.x._target_=CLASS"]),
+    "a number for a score": (["+metrics.x=1"], ["metrics.x=1: give metrics.x._target_=CLASS"]),
+    "a callback for a score": (
+        ["+metrics.x._target_=nmt.training.callbacks.ProgressBar"],
+        ["metrics.x._target_=nmt.training.callbacks.ProgressBar: a run may not build this here"],
+    ),
+    "a key the optimizer has not got": (["+optimizer.foo=1"], ["optimizer.foo: Adam has no such setting"]),
+    "a key the schedule has not got": (["+scheduler.foo=1"], ["scheduler.foo: cosine has no such setting"]),
+    "a check before training": (["+trainer.num_sanity_val_steps=2"], ["trainer.num_sanity_val_steps=2 has no effect"]),
+    "a logger of the trainer": (["+trainer.logger=false"], ["trainer.logger=false has no effect", "leave it out"]),
+    "a list for the trainer": (["+trainer.callbacks=[]"], ["trainer.callbacks=[] has no effect", "leave it out"]),
+    "a mapping for the trainer": (
+        ["+trainer.logger={a:[1]}"],
+        ['trainer.logger={"a": [1]} has no effect', "leave it out"],
+    ),
+    "a cosine without an end": (["trainer.max_epochs=-1"], ["scheduler.total_steps, or"]),
+    "no end": (["trainer.max_epochs=null"], ["trainer.max_epochs=null: nothing says when training ends"]),
+    "Lightning's thousand epochs": (["~trainer.max_epochs"], ["would leave trainer.max_epochs to a library"]),
+    "torch's own rate": (["~optimizer.lr"], ["would leave optimizer.lr to a library"]),
+    "clipping of values": (["+trainer.gradient_clip_algorithm=value"], ["gradient_clip_algorithm=value has no effect"]),
+    "no checkpoints": (["callbacks=minimal", "~callbacks.checkpoint"], ["callbacks.checkpoint is missing"]),
+    "no metrics": (["~metrics"], ["nothing gives metrics, which is needed: leave out ~metrics"]),
+    "no trainer": (["~trainer"], ["nothing gives trainer, which is needed: leave out ~trainer"]),
+    "word for an interval": (["trainer.val_check_interval=abc"], ["trainer.val_check_interval=abc: "]),
+    "a score nobody gives": (
+        ["callbacks.checkpoint.monitor=val/foo"],
+        ["callbacks.checkpoint.monitor=val/foo", "val/bleu"],
+    ),
+    "a stop by a score nobody gives": (
+        ["callbacks.early_stopping.monitor=val/foo"],
+        ["callbacks.early_stopping.monitor=val/foo"],
+    ),
+    "the worst for the best": (["callbacks.checkpoint.monitor=val/loss"], ["give callbacks.checkpoint.mode=min"]),
+    "guidance of zeros": (["guided_alignment=1", "normalizer=sparsemax"], ["give normalizer=softmax"]),
+    "guidance outside a window": (["guided_alignment=1", "attention=local_p"], ["attention without a window"]),
+    "a score of attention without any": (
+        ["attention=none", "callbacks.checkpoint.monitor=val/attention/entropy"],
+        ["callbacks.checkpoint.monitor=val/attention/entropy: validation gives no such score"],
+    ),
+    "more batches than there are": (
+        ["trainer.val_check_interval=1000"],
+        ["trainer.val_check_interval=1000: an epoch has only", "trainer.check_val_every_n_epoch=null"],
+    ),
+    "no width": (["encoder.output_size=0"], ["encoder.output_size"]),
+    "no layers": (["decoder.num_layers=0"], ["decoder.num_layers"]),
+    "no encoder layers": (["encoder.num_layers=-1"], ["encoder.num_layers"]),
+    "idle sampling": (["decoding=sample", "decoding.beam_size=4"], ["beam_size", "has no effect"]),
+    "guided without attention": (["attention=none", "guided_alignment=1"], ["guides attention"]),
+    "r_drop without dropout": (["r_drop=5", "model.dropout=0"], ["r_drop", "set model.dropout"]),
+    "every merge left out": (["data.tokenizer.sampling=1"], ["data.tokenizer.sampling=1", "above 0 and below 1"]),
+    "unknown group": (["atention=none"], ["'atention'", "did you mean 'attention'"]),
+    "unknown experiment": (["experiment=none"], ["no such choice 'experiment/none'"]),
+    "unknown choice": (["model=grue"], ["no such choice 'model/grue'; model is one of: gru,"]),
+    "no choice": (["attention=null"], ["a choice is the name of a file", "attention=null"]),
+    "no key": (["nonsense"], ["nonsense", "KEY=VALUE"]),
+    "cache in a file": (["data.cache_dir=/dev/null/cache"], ["/dev/null/cache: cannot write the cache"]),
+    "run in a file": (["run_dir=/dev/null/run"], ["/dev/null/run: Not a directory"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_train_refuses_settings_that_cannot_be(case, tmp_path, small_cache):
+    overrides, fragments = SETTINGS[case]
+    given = [each.partition("=")[0] for each in overrides]
+    if "data.tokenizer.model" in given:
+        given.append("data.tokenizer.vocab_size")
+    usual = [*SIZES, *FEW_PAIRS, f"data.cache_dir={small_cache}", f"run_dir={tmp_path / 'run'}"]
+    told = [*(each for each in usual if each.partition("=")[0] not in given), *overrides]
+    refused(run_composed("train", *told), *fragments)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_checkpoints_that_would_be_elsewhere_are_refused(tmp_path, small_cache):
+    usual = [*SIZES, *FEW_PAIRS, f"data.cache_dir={small_cache}", f"run_dir={tmp_path / 'run'}"]
+    elsewhere = "callbacks.checkpoint.directory=elsewhere"
+    refused(run_composed("train", *usual, elsewhere), elsewhere, "leave it out")
+
+
+def test_an_attention_for_a_transformer_is_refused(tmp_path, small_cache):
+    usual = [*FEW_PAIRS, f"data.cache_dir={small_cache}", f"run_dir={tmp_path / 'run'}"]
+    refused(
+        run_composed("train", *usual, "model=transformer", "attention=bahdanau"),
+        "attention= has no effect with what else is chosen",
+    )
+
+
+# What the other commands are asked of a good run, RUN, with FILE a file of theirs, and what the line says.
+REQUESTS = {
+    "scores in a file": ("evaluate", ["output=FILE"], ["output=FILE: FILE is a file, not a folder"]),
+    "scores nowhere": ("evaluate", ["output="], ["output=: String should have at least 1 character"]),
+    "scores of nothing": ("evaluate", ["run="], ["run=: String should have at least 1 character"]),
+    "half an ensemble": ("evaluate", ["run=[RUN,'']"], ["String should have at least 1 character"]),
+    "the other way round": (
+        "evaluate",
+        ["output=FILE.d", "data.src_lang=vi", "data.tgt_lang=en"],
+        ["data.src_lang=vi data.tgt_lang=en: RUN translates the other way"],
+    ),
+    "one file for two": ("translate", ["output=FILE", "alignments=FILE"], ["=FILE is that of output too"]),
+    "a decoding setting there is not": ("translate", ["+decoding.foo=1"], ["decoding.foo: DecodingSettings has no"]),
+    "an ensemble that aligns": ("align", ["run=[RUN,RUN]"], ["run=[", "Input should be a valid string"]),
+    "twice the same direction": ("align", ["reverse_run=RUN"], ["reverse_run=RUN translates", "in reverse"]),
+    "a threshold beyond all weights": (
+        "align",
+        ["method=threshold", "threshold=7"],
+        ["threshold=7: Input should be less than or equal to 1"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REQUESTS)
+def test_what_cannot_be_asked_of_a_run_is_refused_before_the_work(case, untrained, tmp_path):
+    name, asked, fragments = REQUESTS[case]
+    file = tmp_path / "kept"
+    file.write_text("kept\n")
+    (tmp_path / "kept.link").symlink_to(tmp_path / "kept.link")
+
+    def spelt(text: str) -> str:
+        return text.replace("FILE", str(file)).replace("RUN", str(untrained))
+
+    before = digests(untrained)
+    ended = run_composed(name, *over(name, untrained, tmp_path / "out"), *map(spelt, asked))
+    refused(ended, *map(spelt, fragments))
+    assert "translate:" not in ended.err  # no bar: nothing was decoded
+    assert digests(untrained) == before
+    assert file.read_text() == "kept\n"
+
+
+def test_data_that_name_no_text_and_pairs_too_long_for_their_positions_are_refused():
+    with pytest.raises(UserError, match="choose data=files, data=grammar or another"):
+        read_splits(OmegaConf.create({"path": None, "reader": None}))
+    rows = Rows(Dataset.from_dict({}), np.array([3, 9]), np.array([4, 5]))
+    check_lengths(SimpleNamespace(max_length=9), rows)
+    check_lengths(SimpleNamespace(max_length=None), rows)
+    with pytest.raises(UserError, match=r"pair has 9 pieces, .* give positions.max_length=9 or"):
+        check_lengths(SimpleNamespace(max_length=8), rows)
+
+
+def test_what_only_training_reads_is_refused_by_evaluate(untrained, tmp_path):
+    given = [f"run={untrained}", "data=grammar", "data.num_test=5", f"output={tmp_path / 'out'}"]
+    refused(run_composed("evaluate", *given, "data.max_length=5"), "data.max_length is for training")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tokenizer_model_is_for_both_sides_or_for_one_each(untrained):
+    file = str(untrained / "tokenizer" / "joint.model")
+    settings = {"model": file, "joint": False}
+    with pytest.raises(UserError, match=r"models given are of both sides: give data.tokenizer.joint=true"):
+        make_tokenizer(OmegaConf.create({"tokenizer": settings}), Dataset.from_dict({}))
+    settings = {"model": [file, file], "joint": True}
+    with pytest.raises(
+        UserError, match=r"models given are of one side each: give data.tokenizer.joint=false"
+    ):
+        make_tokenizer(OmegaConf.create({"tokenizer": settings}), Dataset.from_dict({}))
+
+
+def test_a_new_run_is_not_written_over_an_old_one(untrained, tmp_path, small_cache):
+    run = copied(untrained, tmp_path)
+    before = digests(run)
+    ended = run_composed("train", *TINY, f"data.cache_dir={small_cache}", f"run_dir={run}")
+    refused(ended, f"{run} has a run already: go on with resume={run}, or give another run_dir=")
+    assert digests(run) == before
+
+
+def test_a_directory_that_another_process_trains_in_is_left_to_it(tmp_path, small_cache):
+    fcntl = pytest.importorskip("fcntl")
+    run = tmp_path / "run"
+    run.mkdir()
+    other = os.open(run, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    try:
+        ended = run_composed("train", *TINY, f"data.cache_dir={small_cache}", f"run_dir={run}")
+    finally:
+        os.close(other)
+    refused(ended, f"{run} is where another process trains now")
+    assert not (run / "config.yaml").exists()
+
+
+def test_a_run_goes_on_where_it_is(untrained, tmp_path):
+    refused(run_composed("train", f"resume={untrained}", f"run_dir={tmp_path}"), "leave out run_dir=")
