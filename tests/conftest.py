@@ -1,6 +1,8 @@
 """Every test starts from the same seed, on one thread: many small tensors gain nothing from more."""
 
+import functools
 import os
+import pickle
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ from nmt.run.model import build_translator
 from nmt.run.run import Run
 from nmt.run.scores import write_scores
 from nmt.training.vocabulary import make_tokenizer
-from tests.commands import by_choices, compose
+from tests.commands import CONFIGS, by_choices, compose
 from tests.small import FEW_PAIRS, SIZES, TINY, copied, save_weights
 
 torch.set_num_threads(1)
@@ -44,8 +46,19 @@ def started_by_script() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def compose_once() -> Iterator[None]:
-    """Composing takes longer than most tests: Hydra is asked once for each set of choices."""
+    """Composing takes longer than most tests: a file is read once, and Hydra is asked once for each set of choices."""
+    load = OmegaConf.load
+
+    @functools.cache
+    def content(file: str) -> bytes:
+        return pickle.dumps(load(file))
+
+    def load_once(file: Any) -> Any:
+        name = str(getattr(file, "name", file))
+        return pickle.loads(content(name)) if CONFIGS in Path(name).parents else load(file)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OmegaConf, "load", load_once)
         patch.setattr(hydra, "compose", by_choices)
         yield
 

@@ -15,7 +15,6 @@ import pytest
 from nmt.training.callbacks import Interrupted, SaveOnInterrupt
 from tests.commands import ROOT, call, last_of_each, refused, run_composed
 from tests.small import TINY
-from tests.test_commands import SMALL
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_a_run_under_nohup_outlives_its_terminal(watching):
 @pytest.mark.slow
 def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     directory = tmp_path / "run"
-    settings = [*SMALL, "trainer.max_epochs=1000", "callbacks.early_stopping.patience=1000"]
+    settings = [*TINY, "trainer.max_epochs=1000", "callbacks.early_stopping.patience=1000"]
     settings += [f"run_dir={directory}", f"data.cache_dir={tmp_path / 'cache'}"]
     command = [sys.executable, str(ROOT / "scripts" / "train.py"), *last_of_each(settings)]
     with (tmp_path / "log").open("wb") as log:
