@@ -222,12 +222,12 @@ def test_every_attention_learns_four_pairs_by_heart(attention, wiring):
     if wiring != "its own":
         overrides.append(f"wiring={wiring}")
     model = build_translator(as_declared(compose(*overrides)).model, VOCABULARY)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    src, tgt = torch.randint(4, 20, (4, 5)), torch.randint(5, 20, (4, 3))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    src, tgt = torch.randint(4, 20, (4, 4)), torch.randint(5, 20, (4, 2))
     tgt_in = torch.cat((torch.full((4, 1), 2), tgt), dim=1)
     tgt_out = torch.cat((tgt, torch.full((4, 1), 3)), dim=1)
     losses = []
-    for _ in range(80 if wiring == "its own" else 2):
+    for _ in range(40 if wiring == "its own" else 2):
         logits, _ = model(model.encode(src, src != 0), tgt_in)
         loss = cross_entropy(logits, tgt_out, pad_id=0, label_smoothing=0.0)
         (loss.smoothed / loss.num_tokens).backward()
@@ -235,7 +235,7 @@ def test_every_attention_learns_four_pairs_by_heart(attention, wiring):
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.nll.item())
-    assert losses[-1] < (losses[0] / 10 if wiring == "its own" else losses[0])
+    assert losses[-1] < (losses[0] / 5 if wiring == "its own" else losses[0])
 
 
 @pytest.mark.parametrize(
