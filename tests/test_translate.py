@@ -137,7 +137,7 @@ def test_memory_and_files_do_not_wait_for_the_end(fake, tmp_path, monkeypatch):
         "weights": tmp_path / "weights.npz",
         "page": tmp_path / "page.html",
     }
-    monkeypatch.setattr(plotting.output, "MOST_OF_PAGE", 20_000)
+    monkeypatch.setattr("nmt.plotting.output.MOST_OF_PAGE", 20_000)
     tracemalloc.start()
     run_command(input=lines, output=tmp_path / "out", block_size=100, **given)
     _, peak = tracemalloc.get_traced_memory()
@@ -249,7 +249,7 @@ def test_weights_need_their_name_and_a_model_with_attention(run_dir, tmp_path):
 
 
 def test_a_page_shows_what_it_has_room_for_and_says_what_not(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(plotting.output, "MOST_OF_PAGE", 500)
+    monkeypatch.setattr("nmt.plotting.output.MOST_OF_PAGE", 500)
     page = plotting.Page()
     sentence = plotting.Sentence(np.eye(6), list("abcdef"), list("abcdef"))
     assert [page.add(sentence) for _ in range(7)] == [True] * 5 + [False] * 2
@@ -261,7 +261,7 @@ def test_a_page_shows_what_it_has_room_for_and_says_what_not(tmp_path, monkeypat
 
 
 def test_of_a_long_sentence_the_beginning_is_drawn(monkeypatch):
-    monkeypatch.setattr(plotting.sentence, "MOST_OF_SENTENCE", 100)
+    monkeypatch.setattr("nmt.plotting.sentence.MOST_OF_SENTENCE", 100)
     words = [str(number) for number in range(30)]
     for num_src, num_tgt, S, T in ((30, 30, 10, 10), (5, 30, 5, 20), (30, 5, 20, 5), (10, 10, 10, 10)):
         whole = plotting.Sentence(
