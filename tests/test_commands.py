@@ -34,8 +34,8 @@ from tests.commands import ROOT, call_unread, last_of_each, refused, run, run_co
 
 TINY = [
     "data.num_train=200",
-    "data.num_val=8",
-    "data.num_test=8",
+    "data.num_val=20",
+    "data.num_test=20",
     "data.max_words=12",
     "data.tokenizer.vocab_size=300",
     "model.size=32",
@@ -107,12 +107,12 @@ def test_a_run_directory_holds_what_the_contract_names(run_dir):
     assert pictures == [".gif"] * 2 + [".html", ".npz"] + [".png"] * 4  # 2 sentences, 2 validations
     scores = json.loads((run_dir / "metrics.json").read_text("utf-8"))
     assert scores["split"] == "test"
-    assert scores["num_sentences"] == 8
+    assert scores["num_sentences"] == 20
     for metric in ("bleu", "chrf", "ter"):
         assert set(scores[metric]) == {"score", "signature", "ci"}
         assert "version:" in scores[metric]["signature"]
     assert 0 <= scores["aer"]["score"] <= 1
-    assert len((run_dir / "hypotheses.txt").read_text("utf-8").split("\n")) == 9
+    assert len((run_dir / "hypotheses.txt").read_text("utf-8").split("\n")) == 21
 
 
 def test_tensorboard_has_the_tags_of_the_contract(run_dir):
