@@ -1,10 +1,8 @@
 """One-line messages for errors that the user can fix."""
 
 import errno
-import io
 import re
 import sys
-import traceback
 
 from hydra.errors import HydraException, InstantiationException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -33,7 +31,7 @@ def explain_error(error: BaseException, config_name: str) -> str:
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, HydraException):
         if error.errno in _NO_ROOM:
-            return str(WriteError(_file_of(error), error))
+            return str(WriteError(error.filename or "a file", error))
         return ": ".join(str(part) for part in (error.filename, error.strerror or text) if part)
     if isinstance(error, InstantiationException) and error.__cause__ is not None:
         return f"{text.rpartition('full_key: ')[2]}: {error.__cause__}"
@@ -94,14 +92,3 @@ def _group_of(key: str) -> str:
     """The config group of a key: `attention` for attention.size."""
     names = key.split(".")[:-1]
     return next((name for name in reversed(names) if (CONFIGS / name).is_dir()), names[0] if names else key)
-
-
-def _file_of(error: OSError) -> str:
-    """The file that could not be written: by the error, else an open file in the frames of its traceback."""
-    if error.filename is not None:
-        return str(error.filename)
-    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
-        for value in frame.f_locals.values():
-            if isinstance(value, io.IOBase) and isinstance(name := getattr(value, "name", None), str):
-                return name
-    return "a file"
