@@ -31,7 +31,7 @@ PATTERNS = {"numbers": r"\d+(?:[.,:]\d+)*", "names": r"\b[^\W\d_]{2,}\b"}
 TEXTS = {
     "only_begun": "training has only begun: the loss fell by {value:.2g} in its second half. Train much longer",
     "still_rising": "{label} was still rising, by {gain:.2g} in the second half of the training; as long again may "
-    "bring some {value:.2g}. Train longer (trainer.max_epochs)",
+    "bring some {value:.2g}. Train longer (trainer.max_epochs, max_time)",
     "overfitting": "the model overfits since step {value:,}: validation loss {low:.3f} rises to {high:.3f}, training "
     "loss falls. Try model.dropout, r_drop=3, data.tokenizer.sampling, a smaller model, more text",
     "diverging": "since step {value:,} the loss rises, validation {low:.3f} to {high:.3f}. Lower optimizer.lr",
