@@ -57,7 +57,7 @@ def explain(
 ) -> Explanation:
     """Explain each piece of `target`, forced on the run, by a method.
 
-    attention: the weights. value_norm: the norms of what the weights multiply (Kobayashi et al. 2020). rollout: the
+    attention: the weights. value_norm: the norms of the weighted vectors (Kobayashi et al. 2020). rollout: the
     weights followed through the encoder of a Transformer (Abnar & Zuidema 2020). gradient: gradient times input.
     integrated_gradients (Sundararajan et al. 2017; num_steps=32). occlusion: the log-probability lost without a piece
     (left_out=False: it becomes unknown; True: source pieces are left out).
