@@ -297,6 +297,24 @@ def test_a_line_without_end_has_links_but_no_weights(run_dir, tmp_path, monkeypa
     assert shapes[0] == (0, 0) != shapes[1]
 
 
+def test_a_page_shows_explanations_beside_the_attention(run_dir, tmp_path):
+    text = written(tmp_path / "in", SOURCES[0], "", SOURCES[1])
+    given = {"run": run_dir, "input": text, "output": tmp_path / "out"}
+    translate(**given, page=tmp_path / "p.html", explain="[occlusion,gradient]")
+    page = (tmp_path / "p.html").read_text("utf-8")
+    [one, _, other] = (tmp_path / "out").read_text("utf-8").split("\n")[:3]
+    drawable = sum(bool(each.split()) for each in (one, other))
+    assert [page.count(f'"{name}"') for name in ("attention", "occlusion", "gradient")] == [drawable] * 3
+    for more, fragment in (
+        ({}, "page=FILE"),
+        ({"page": "p.html", "beside": run_dir}, "beside"),
+        ({"page": "p.html", "explain": "[rollout]"}, "Transformer"),
+        ({"page": "p.html", "explain": "[gradient]", "int8": "true"}, "int8"),
+    ):
+        with pytest.raises(UserError, match=fragment):
+            translate(**given | {"explain": "[occlusion]"} | more)
+
+
 # ------------------------------------------------------------------------------------------------------- in a notebook
 
 

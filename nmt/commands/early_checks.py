@@ -160,10 +160,7 @@ def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
                 raise UserError(f"{key} has no effect with {given}={cfg[given]}: leave it out")
     if "explain_lines" in map(key_of, overrides) and not cfg.explain:
         raise UserError("explain_lines= has no effect without explain=: leave it out")
-    if cfg.int8 and {"gradient", "integrated_gradients"} & set(cfg.explain):
-        raise UserError(
-            "int8=true has no gradients: leave it out, or explain without gradient and integrated_gradients"
-        )
+    _check_explainers(cfg)
     refs = as_list(cfg.refs)
     _check_inputs(cfg.src, cfg.hypotheses, *refs)
     if cfg.output is None and not isinstance(cfg.run, str):
@@ -181,6 +178,13 @@ def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         )
 
 
+def _check_explainers(cfg: DictConfig) -> None:
+    if cfg.int8 and {"gradient", "integrated_gradients"} & set(cfg.explain):
+        raise UserError(
+            "int8=true has no gradients: leave it out, or explain without gradient and integrated_gradients"
+        )
+
+
 def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for incompatible settings, and for missing files and runs."""
     read = ["input", "prefixes"]
@@ -192,6 +196,11 @@ def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if cfg.page is None:
             raise UserError(f"beside={cfg.beside} has no effect without page=FILE: leave it out")
         check_run(cfg, "beside")
+    if cfg.explain and (cfg.page is None or cfg.beside is not None):
+        raise UserError(
+            f"explain={say(cfg.explain)} is for page=FILE, without beside=: give the one, leave out the other"
+        )
+    _check_explainers(cfg)
 
 
 def check_align(cfg: DictConfig, overrides: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from nmt import alignment, plotting
+from nmt.analysis import explain
 from nmt.commands.entry import outlive_reader
 from nmt.config.build import build
 from nmt.config.types import as_list
@@ -47,8 +48,10 @@ def translate(cfg: DictConfig) -> None:
     run = open_run(cfg.run, **how)
     decoding = build(cfg.decoding, "decoding")
     check_decoding(decoding, run.translator, num_best=cfg.num_best)
+    for method in cfg.explain:
+        explain(run, "", "", method)  # refuses before the long work of translating
     if any(cfg[key] is not None for key in OF_ATTENTION):
-        if not run.translator.has_attention:
+        if not (run.translator.has_attention or cfg.explain):
             raise UserError(f"{cfg.run} has no attention: it gives no alignments, weights and heatmaps")
         if cfg.output is None:
             outlive_reader()
@@ -66,14 +69,20 @@ def translate(cfg: DictConfig) -> None:
         add = _writers(cfg, stack)
         for number, each in enumerate(translated, 1):
             add(number, each)
-            if page is None or not (others or each.is_drawable):
+            has_words = bool(each.source_words and each.target_words)
+            if page is None or not (others or each.is_drawable or (cfg.explain and has_words)):
                 continue
-            if page.add(each.sentence(f"line {number}")) and others:
+            if page.add(each.sentence(f"line {number}")) and (others or cfg.explain):
                 shown[number] = each
     if page is not None:
-        if others:
+        if others or cfg.explain:
             left_out, page = page.left_out, plotting.Page()
-            for group in _side_by_side(cfg, run, others, shown, decoding, how):
+            groups = (
+                _side_by_side(cfg, run, others, shown, decoding, how)
+                if others
+                else _explained(cfg, run, shown)
+            )
+            for group in groups:
                 page.add(group)
             page.left_out += left_out
         page.write(cfg.page, title=f"Translations by {run.title}", languages=run.languages)
@@ -126,6 +135,17 @@ def _side_by_side(
     for row, number in enumerate(shown):
         own = [(name, translations[row]) for name, translations in found]
         members = [each.sentence(f"{name}, log p {each.log_prob:.2f}", each.text) for name, each in own]
+        yield plotting.SentenceGroup(f"line {number}", members, is_series=False)
+
+
+def _explained(cfg: DictConfig, run: Run, shown: dict[int, Translation]) -> Iterator[plotting.SentenceGroup]:
+    """The shown lines, each with its attention, if there is one, and its explanations."""
+    for number, each in shown.items():
+        members = [each.sentence("attention")] if each.is_drawable else []
+        for method in cfg.explain:
+            found = explain(run, each.source, each.text, method)
+            aligned = run.between(found.weights, each.source, each.text, units=cfg.units)
+            members.append(aligned.sentence(method.replace("_", " "), None))
         yield plotting.SentenceGroup(f"line {number}", members, is_series=False)
 
 

@@ -184,6 +184,7 @@ class Translate(OfARun, total=False):
     page: Page | None
     units: Units
     beside: Text | Texts | None
+    explain: list[Explainer]
     num_best: Annotated[int, Field(ge=1, le=1_000)]
     int8: bool
     block_size: Count
