@@ -22,7 +22,8 @@ from tests.test_recurrent import BOS, EOS, PAD, build, every_case, sources, targ
 @pytest.fixture(autouse=True)
 def _seed(monkeypatch):
     torch.manual_seed(0)
-    monkeypatch.setattr("nmt.kernels.packed.LARGE", 0)  # the weights below are small
+    for name in ("LARGE", "LARGE_IN_SEARCH"):
+        monkeypatch.setattr(f"nmt.kernels.packed.{name}", 0)  # the weights below are small
 
 
 def narrow():

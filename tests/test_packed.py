@@ -23,6 +23,7 @@ needs_onednn = pytest.mark.skipif(
 def _seed(monkeypatch):
     torch.manual_seed(0)
     monkeypatch.setattr(packed, "LARGE", 0)  # the weights below are small
+    monkeypatch.setattr(packed, "LARGE_IN_SEARCH", 0)
 
 
 def close(ours, theirs):
@@ -56,18 +57,19 @@ def test_a_map_of_what_is_not_one_block_of_memory():
 def test_a_block_lays_a_weight_out_once_also_where_it_is_part_of_another(monkeypatch):
     weight = torch.nn.Parameter(torch.randn(6, 4))
     with torch.no_grad(), kernels.packed_weights(), monkeypatch.context() as usual:
-        usual.setattr(packed, "LARGE", 25)
-        assert pooled_map(weight) is None  # it is small
-    assert pooled_map(weight) is None
+        usual.setattr(packed, "LARGE_IN_SEARCH", 25)
+        assert pooled_map(weight, 1) is None  # it is small
+    assert pooled_map(weight, 1) is None
     with torch.no_grad(), kernels.packed_weights(), kernels.using("plain"):
-        assert pooled_map(weight) is None
+        assert pooled_map(weight, 1) is None
     with torch.no_grad(), kernels.packed_weights():
-        assert pooled_map(weight) is pooled_map(weight)
-        assert pooled_map(weight[:, :2]) is pooled_map(weight[:, :2])
-        assert pooled_map(weight[:, :2]) is not pooled_map(weight[:, 2:])
+        assert pooled_map(weight, 1) is pooled_map(weight, 1)
+        assert pooled_map(weight, packed.MOST_ROWS + 1) is None
+        assert pooled_map(weight[:, :2], 1) is pooled_map(weight[:, :2], 1)
+        assert pooled_map(weight[:, :2], 1) is not pooled_map(weight[:, 2:], 1)
         with torch.enable_grad():
-            assert pooled_map(weight) is None
-    assert pooled_map(weight) is None
+            assert pooled_map(weight, 1) is None
+    assert pooled_map(weight, 1) is None
 
 
 @pytest.fixture

@@ -217,6 +217,8 @@ def test_the_path_that_gives_weights_equals_the_fused_one(settings):
     assert fused.weights is None
     plain = teacher_forced(model, src, mask, tgt_in)
     torch.testing.assert_close(plain.logits, fused.logits, **EXACT)
+    with torch.no_grad():  # two products, for the few queries of a search
+        torch.testing.assert_close(model(model.encode(src, mask), tgt_in).logits, fused.logits, **EXACT)
     probe = torch.randn_like(fused.logits)
     expected = gradients(model, (fused.logits * probe).sum())
     for name, gradient in gradients(model, (plain.logits * probe).sum()).items():

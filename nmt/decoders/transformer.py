@@ -23,7 +23,7 @@ class TransformerMemory(NamedTuple):
     cross: tuple[KeysValues, ...]
 
 
-# For each layer, keys and values of the t pieces so far, side by side [N, t, 2H].
+# For each layer, keys and values of the t pieces so far, side by side in each head [N, K, t, 2d].
 TransformerState = tuple[Tensor, ...]
 
 
@@ -110,7 +110,8 @@ class TransformerDecoder(Decoder):
         )
 
     def init_state(self, memory: TransformerMemory) -> TransformerState:
-        nothing = memory.cross[0].keys.new_zeros(memory.mask.size(0), 0, 2 * self.features_size)
+        batch, heads, size, _ = memory.cross[0].keys.shape
+        nothing = memory.cross[0].keys.new_zeros(batch, heads, 0, 2 * size)
         return (nothing,) * len(self.layers)
 
     def step(
@@ -134,7 +135,7 @@ class TransformerDecoder(Decoder):
 
         need_cross: the layers that must return cross-attention weights.
         """
-        first = 0 if state is None else state[0].size(1)
+        first = 0 if state is None else state[0].size(2)
         embedded = self.embedding(tgt) * math.sqrt(self.features_size)
         x = self.dropout(self.positions(embedded, first=first))
         mask = memory.mask[:, None, None]  # [B, 1, 1, S]

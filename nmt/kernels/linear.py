@@ -106,7 +106,7 @@ def gradients_at_once(active: bool = True) -> Iterator[None]:
 def fast_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x W^T + b` for x [N, I] or [B, T, I] and weight [O, I]."""
     if not _at_once(weight):
-        packed = pooled_map(weight)
+        packed = pooled_map(weight, x.numel() // x.size(-1))
         return F.linear(x, weight, bias) if packed is None else packed(x, bias)
     return _step(x.reshape(-1, x.size(-1)), weight, bias, transposed=True).view(*x.shape[:-1], -1)
 

@@ -22,6 +22,8 @@ from nmt.kernels.choice import fast, product_type
 Map = Callable[[Tensor, Tensor | None], Tensor]
 
 LARGE = 2**17  # elements of a weight: below this, packing costs more than it saves
+LARGE_IN_SEARCH = 2**19  # the same for a search, whose number of rows changes
+MOST_ROWS = 512  # above this, a packed weight saves nothing
 
 # For each weight used in the block, by the key of `same`: the weight, so that its memory is not reused, and its
 # map, or None if it is not packed.
@@ -92,13 +94,13 @@ def packed_weights() -> Iterator[None]:
         _pool.reset(token)
 
 
-def pooled_map(weight: Tensor) -> Map | None:
-    """The packed map of a large weight [O, I] inside `packed_weights`.
+def pooled_map(weight: Tensor, num_rows: int) -> Map | None:
+    """The packed map of a large weight [O, I] inside `packed_weights`, for a product with few rows.
 
-    None outside the block, with gradients, and for a weight that is small or cannot be packed.
+    None outside the block, with gradients, for many rows, and for a weight that is small or cannot be packed.
     """
     pool = _pool.get()
-    if pool is None or torch.is_grad_enabled() or weight.numel() < LARGE:
+    if pool is None or torch.is_grad_enabled() or weight.numel() < LARGE_IN_SEARCH or num_rows > MOST_ROWS:
         return None
     key = same(weight)
     if key not in pool:

@@ -64,7 +64,7 @@ class EncoderLayer(nn.Module):
         """Output [B, S, H] for x [B, S, H] under mask [B, 1, 1, S], and weights [B, K, S, S], or None if not needed."""
         query, own = self.self_attention.project(self.around_self.enter(x))
         context, weights = self.self_attention.attend(
-            query, self.self_attention.heads(own), mask=mask, causal=False, need_weights=need_weights
+            query, own, mask=mask, causal=False, need_weights=need_weights
         )
         x = self.around_self.leave(x, context)
         return self.around_feedforward.leave(x, self.feedforward(self.around_feedforward.enter(x))), weights
@@ -73,12 +73,13 @@ class EncoderLayer(nn.Module):
 class Decoded(NamedTuple):
     """Output of a decoder layer.
 
-    x: of the shape of the layer's input. past [B, t, 2H]: keys and values side by side, including those of x.
+    x: of the shape of the layer's input. past [N, K, t, 2d]: keys and values of each head side by side, including
+    those of x; None for a whole target.
     self_weights [B, K, T, T], cross_weights [B, K, T, S]: None if not needed.
     """
 
     x: Tensor
-    past: Tensor
+    past: Tensor | None
     self_weights: Tensor | None
     cross_weights: Tensor | None
 
@@ -102,24 +103,32 @@ class DecoderLayer(nn.Module):
         need_self: bool,
         need_cross: bool,
     ) -> Decoded:
-        """Decode a whole target x [B, T, H] without a past, or a single position x [N, 1, H] after a past [N, t, 2H].
+        """Decode a whole target x [B, T, H] without a past, or a single position x [N, 1, H] after a past
+        [N, K, t, 2d].
 
         mask [B, 1, 1, S] is of the source. The target needs no mask of padding, since its padding comes after all
         real positions and self-attention is causal.
         """
         query, own = self.self_attention.project(self.around_self.enter(x))
         if past is not None:
-            own = torch.cat((past, own), dim=1)
+            newest = torch.cat((own.keys.transpose(-2, -1), own.values), dim=-1)
+            past = torch.cat((past, newest), dim=2)
+            keys, values = past.chunk(2, dim=-1)
+            own = KeysValues(keys.transpose(-2, -1), values)
         context, self_weights = self.self_attention.attend(
-            query, self.self_attention.heads(own), mask=None, causal=past is None, need_weights=need_self
+            query, own, mask=None, causal=past is None, need_weights=need_self
         )
         x = self.around_self.leave(x, context)
         context, cross_weights = self.cross_attention(
-            self.around_cross.enter(x), cross, mask, first=own.size(1) - x.size(1), need_weights=need_cross
+            self.around_cross.enter(x),
+            cross,
+            mask,
+            first=own.values.size(2) - x.size(1),
+            need_weights=need_cross,
         )
         x = self.around_cross.leave(x, context)
         x = self.around_feedforward.leave(x, self.feedforward(self.around_feedforward.enter(x)))
-        return Decoded(x, own, self_weights, cross_weights)
+        return Decoded(x, past, self_weights, cross_weights)
 
 
 def run_layer(layer: nn.Module, *inputs: Any, active: bool, **needs: bool) -> Any:

@@ -13,9 +13,11 @@ from nmt.attention.override import Override
 from nmt.layers.dropout import Dropout
 from nmt.layers.initialisation import initialise_linear
 
+FEW = 16  # queries of a sentence: up to this many, two products on a CPU are faster than the fused kernel
+
 
 class KeysValues(NamedTuple):
-    """Keys and values, projected and split into heads, both [B, K, S, d]."""
+    """Keys [B, K, d, S], transposed for products, and values [B, K, S, d], projected and split into heads."""
 
     keys: Tensor
     values: Tensor
@@ -56,11 +58,13 @@ def make_linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
     return layer
 
 
-def _fused(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+def _fused(query: Tensor, cache: KeysValues, mask: Tensor | None, causal: bool) -> Tensor:
     """torch's attention in one kernel, but not cuDNN's: that prepares itself for each new shape, for a twentieth of a
     second and more, and a search has new shapes at each step."""
+    keys, values = cache.keys.transpose(-2, -1), cache.values
     if not query.is_cuda:
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
+    keys = keys if keys.stride(-1) == 1 else keys.contiguous()  # or no fused kernel takes them
     before = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
     try:
@@ -95,9 +99,11 @@ class TransformerAttention(nn.Module):
     ) -> HeadContexts:
         """Attend with query [B, K, T, d]: to what is True in mask, which broadcasts to [B, K, T, S]; or to all (None);
         or, where `causal`, from position t to those up to t. `override` may replace the weights of positions [T]."""
-        # A fused kernel neither tells its weights nor, on the CPU, drops any.
-        if need_weights or self.override is not None or (self.training and self.dropout.p > 0):
-            scores = (query * query.size(-1) ** -0.5) @ cache.keys.transpose(-2, -1)  # [B, K, T, S]
+        # The fused kernel does not return weights. On a CPU it drops none, and is slow for the few queries of a search.
+        in_search = query.is_cpu and not torch.is_grad_enabled() and kernels.fast(query)
+        few = in_search and query.size(2) <= FEW
+        if few or need_weights or self.override is not None or (self.training and self.dropout.p > 0):
+            scores = (query * query.size(-1) ** -0.5) @ cache.keys  # [B, K, T, S]
             if causal:
                 mask = causal_mask(query.size(2), query.device)
             weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
@@ -106,7 +112,7 @@ class TransformerAttention(nn.Module):
             contexts = self.dropout(weights) @ cache.values  # [B, K, T, d]
         else:
             weights = None
-            contexts = _fused(query, *cache, mask, causal)
+            contexts = _fused(query, cache, mask, causal)
         return HeadContexts(
             self.output(contexts.transpose(1, 2).flatten(2)), weights if need_weights else None
         )
@@ -125,14 +131,10 @@ class SelfAttention(TransformerAttention):
         super().__init__(settings)
         self.projection = make_linear(settings.size, settings.size, parts=3)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries [B, K, T, d] of x [B, T, H], and keys and values side by side [B, T, 2H]."""
-        query, own = self.projection(x).split((x.size(-1), 2 * x.size(-1)), dim=-1)
-        return self.split(query), own
-
-    def heads(self, own: Tensor) -> KeysValues:
-        """Split keys and values side by side [B, T, 2H] into heads, without a copy."""
-        return KeysValues(*map(self.split, own.chunk(2, dim=-1)))
+    def project(self, x: Tensor) -> tuple[Tensor, KeysValues]:
+        """Queries [B, K, T, d], keys and values of x [B, T, H]."""
+        query, keys, values = map(self.split, self.projection(x).chunk(3, dim=-1))
+        return query, KeysValues(keys.transpose(-2, -1), values)
 
 
 class CrossAttention(TransformerAttention):
@@ -147,7 +149,10 @@ class CrossAttention(TransformerAttention):
 
     def project_states(self, states: Tensor) -> KeysValues:
         keys, values = map(self.split, self.states_projection(states).chunk(2, dim=-1))
-        return KeysValues(keys, values)
+        keys = keys.transpose(-2, -1)
+        if torch.is_grad_enabled() or not states.is_cpu:
+            return KeysValues(keys, values)
+        return KeysValues(keys.contiguous(), values.contiguous())  # for the products of all steps of a search
 
     def forward(
         self, x: Tensor, cross: KeysValues, mask: Tensor, *, first: int = 0, need_weights: bool
