@@ -200,16 +200,18 @@ def test_the_cpu_seldom_waits(model):
 # -------------------------------------------------------------------------------------------------- whole runs
 
 TINY = (
-    "data.num_train=40",
+    "data.num_train=60",
     "data.num_val=2",
     "data.num_test=2",
-    "data.max_words=6",
-    "data.tokenizer.vocab_size=150",
+    "data.max_words=8",
+    "data.tokenizer.vocab_size=200",
     "trainer.max_epochs=2",
     "trainer.log_every_n_steps=2",
     "trainer.enable_progress_bar=false",
     "trainer.precision=64-true",
     "scheduler.warmup_steps=4",
+    "decoding.beam_size=2",
+    "decoding.max_length=10",
     "model.dropout=0",
 )
 RUNS = {
@@ -257,6 +259,7 @@ def test_a_run_on_a_device_goes_on_from_between_two_logged_steps(tmp_path):
         *TINY,
         *RUNS["gru"],
         *THERE,
+        "callbacks=minimal",
         "scheduler=constant",
         "trainer.max_epochs=9",
         "optimizer=muon",

@@ -361,7 +361,7 @@ def test_translate_gives_one_line_for_each_line(run_dir, workspace):
         "the old teacher reads a book .",
         "",
         "   ",
-        "x" * 300,
+        "x" * 80,
         "ß 😀 \u2028 tab\there .",
         "the cat sleeps .",
     ]
