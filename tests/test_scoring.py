@@ -550,7 +550,7 @@ def test_scores_of_an_earlier_end_are_not_those_of_this_one(tmp_path):
 
 def test_validation_scores_as_the_test_does():
     def scorers(*overrides: str) -> dict:
-        return build(compose(*overrides).callbacks.score, "callbacks").scorers
+        return build(compose("train", *overrides).callbacks.score, "callbacks").scorers
 
     chosen = scorers("metrics.bleu.tokenize=char", "metrics.bleu.lowercase=true")
     result = metrics.score_with(chosen, ["AB cd"], ["ab cd"], num_bootstrap=0)["bleu"]

@@ -70,18 +70,7 @@ def evaluate(cfg: DictConfig) -> dict:
         scores["probes"] = run_probes(run, dataset, texts, decoding, scorers)
     if cfg.explain:
         scores["explanations"] = compare_explanations(cfg, run, dataset)
-    scores["decoding"] = asdict(decoding)
-    weights = ""
-    if cfg.average is None:
-        scores["checkpoint"] = checkpoint_name(cfg)
-    else:
-        scores["average"] = cfg.average
-        weights = f", mean of the last {cfg.average} checkpoints"
-    if cfg.int8:
-        scores["int8"] = True
-    if given := given_data(cfg):
-        scores["data"] = given
-    scores |= given_files(cfg)
+    scores |= how_scored(cfg, decoding)
     if not isinstance(cfg.run, str):
         scores["ensemble"] = [str(Path(each).resolve()) for each in cfg.run]
         output = Path(cfg.output)
@@ -93,6 +82,7 @@ def evaluate(cfg: DictConfig) -> dict:
     trained_in = Path(cfg.run) if isinstance(cfg.run, str) else None
     file = write_scores(output, cfg.split, scores, translations, trained_in=trained_in)
     text = cfg.split if cfg.src is None else cfg.src
+    weights = "" if cfg.average is None else f", mean of the last {cfg.average} checkpoints"
     print(f"{text} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{score_lines(scores)}")
     if cfg.probes:
         print(align_columns(probe_rows(scores["probes"])))
@@ -102,6 +92,15 @@ def evaluate(cfg: DictConfig) -> dict:
     beside = "translations" if cfg.hypotheses is None else "log-probabilities"
     print(f"written to {file}, with the {beside} beside it")
     return scores
+
+
+def how_scored(cfg: DictConfig, decoding: DecodingSettings) -> dict[str, Any]:
+    """The settings that scores are written with."""
+    how: dict[str, Any] = {"decoding": asdict(decoding)}
+    how |= {"checkpoint": checkpoint_name(cfg)} if cfg.average is None else {"average": cfg.average}
+    how |= {"int8": True} if cfg.int8 else {}
+    data = given_data(cfg)
+    return how | ({"data": data} if data else {}) | given_files(cfg)
 
 
 def read_text(cfg: DictConfig, run: Run) -> Dataset:
