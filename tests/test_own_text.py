@@ -16,7 +16,7 @@ LANGS = ("data.src_lang=en", "data.tgt_lang=fr")
 def folder(tmp_path):
     def write(number):
         for lang in ("en", "fr"):
-            (tmp_path / f"train.{lang}").write_text("a b\n" * number, "utf-8")
+            (tmp_path / f"train.{lang}").write_text("abc d\n" * number, "utf-8")
         return tmp_path
 
     return write
@@ -24,21 +24,21 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "recipe"),
-    [(1, "tiny"), (3_000, "tiny"), (3_001, "small"), (10_001, "medium"), (100_001, "large")],
+    [(1, "tiny"), (40_000, "tiny"), (40_001, "small"), (130_001, "medium"), (1_300_001, "large")],
 )
-def test_the_number_of_pairs_chooses_the_recipe(folder, number, recipe, capsys):
+def test_the_characters_choose_the_recipe(folder, number, recipe, capsys):
     given = prepare_arguments(["data=files", f"data.path={folder(number)}", *LANGS, "seed=2"], "train")
     assert with_recipe(given) == [*given, f"experiment=own_text_{recipe}"]
     said = capsys.readouterr()
     assert said.out == ""
-    assert f"{min(number, 100_000):,} training pairs" in said.err
-    assert ("over" in said.err) == (number > 100_000)
+    assert f"{min(10 * number, 13_000_000):,} characters" in said.err
+    assert ("over" in said.err) == (number > 1_300_000)
     cfg = compose("train", [*with_recipe(given), "run_dir=x", "name=x"])
     assert (cfg.trainer.max_time, cfg.seed) == ("00:00:10:00", 2)
 
 
-def test_pairs_of_other_formats_are_counted(tmp_path):
-    rows = [json.dumps({"english": "a", "french": "b"}) for _ in range(3_500)]
+def test_text_of_other_formats_is_counted(tmp_path):
+    rows = [json.dumps({"english": "abc d", "french": "e fgh"}) for _ in range(30_000)]
     for shard in range(2):
         with gzip.open(tmp_path / f"train-0000{shard}-of-00002.jsonl.gz", "wt", encoding="utf-8") as file:
             file.write("\n".join(rows))

@@ -264,7 +264,8 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "name"), [(1, "tiny"), (3_000, "tiny"), (3_001, "small"), (29_000, "medium"), (10**6, "large")]
+    ("number", "name"),
+    [(1, "tiny"), (400_000, "tiny"), (400_001, "small"), (3_700_000, "medium"), (10**9, "large")],
 )
 def test_the_recipe_is_a_command_that_composes(number, name):
     data = compose("prepare", "data.path=a b", *LANGS, "data.columns=[en,vi]", "data.bad_rows=skip").data
@@ -279,7 +280,7 @@ def test_the_recipe_is_a_command_that_composes(number, name):
     assert cfg.data.tokenizer.vocab_size == recipe_for(number).pieces
 
 
-@pytest.mark.parametrize("number", [1_600, 6_000, 29_000, 160_000])
+@pytest.mark.parametrize("number", [190_000, 800_000, 3_700_000, 20_000_000])
 def test_the_recipe_for_ten_minutes_is_the_default_of_training(number):
     cfg = compose(
         "train",
@@ -294,7 +295,7 @@ def test_the_recipe_for_ten_minutes_is_the_default_of_training(number):
 
 
 def test_more_minutes_have_more_dropout():
-    found = [dropout_for(29_000, minutes) for minutes in (1, 10, 20, 60, 600)]
+    found = [dropout_for(3_700_000, minutes) for minutes in (1, 10, 20, 60, 600)]
     assert found == sorted(found)
     assert len(set(found)) == 4
 

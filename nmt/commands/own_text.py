@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ _MOST = max(each.most or 0 for each in RECIPES)
 
 
 def with_recipe(arguments: Sequence[str]) -> list[str]:
-    """Add the recipe for the number of training pairs to the arguments of a training with data=files, and say so.
+    """Add the recipe for the amount of training text to the arguments of a training with data=files, and say so.
 
     Nothing is added if they choose an experiment, or a run to resume.
     """
@@ -27,22 +27,22 @@ def with_recipe(arguments: Sequence[str]) -> list[str]:
     if given.get("data") != "files" or named & {"experiment", "resume"} or not given.keys() >= _WHERE:
         return [*arguments]
     try:
-        pairs = _count_pairs(given)
+        characters = _count_characters(given)
     except (UserError, OSError):  # training finds the same fault, and says it
         return [*arguments]
-    chosen = f"experiment=own_text_{recipe_for(pairs).name}"
+    chosen = f"experiment=own_text_{recipe_for(characters).name}"
     if launch_rank() == 0:
-        number = f"{pairs:,}" if pairs <= _MOST else f"over {_MOST:,}"
+        number = f"{characters:,}" if characters <= _MOST else f"over {_MOST:,}"
         print(
-            f"{chosen}, for {number} training pairs, takes 10 minutes; "
+            f"{chosen}, for {number} characters of training text, takes 10 minutes; "
             "trainer.max_time=00:01:00:00 gives it an hour, experiment=null leaves it out",
             file=sys.stderr,
         )
     return [*arguments, chosen]
 
 
-def _count_pairs(given: Mapping[str, Any]) -> int:
-    """The number of training pairs, counted until the recipes no longer tell numbers apart."""
+def _count_characters(given: Mapping[str, Any]) -> int:
+    """The characters of both sides of the training text, counted until the recipes no longer tell numbers apart."""
     if given.get("data.streaming"):
         return _MOST + 1
     path, src, tgt = (str(given[f"data.{key}"]) for key in ("path", "src_lang", "tgt_lang"))
@@ -54,4 +54,10 @@ def _count_pairs(given: Mapping[str, Any]) -> int:
     from nmt.data.formats import located_rows  # late: it needs pyarrow
 
     rows = chain.from_iterable(located_rows(shard, languages) for shard in files.shards)
-    return sum(1 for _ in islice(rows, _MOST + 1))
+    sizes = (len(row[0]) + len(row[1]) for _, _, row in rows if not isinstance(row, UserError))
+    total = 0
+    for size in sizes:
+        total += size
+        if total > _MOST:
+            break
+    return total

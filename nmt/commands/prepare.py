@@ -33,10 +33,12 @@ def prepare(cfg: DictConfig) -> dict[str, Any]:
     if cfg.output is not None:
         result["copy"] = write_copy(Path(cfg.output).resolve(), train, held_out, rules, cfg.seed)
         print(f"\n{cfg.output}: {say_copy(result['copy'])}")
-    pairs = len(train.bits) if cfg.output is None else result["copy"]["train"]
+    kept = 1.0 if cfg.output is None else result["copy"]["train"] / max(1, len(train.bits))
     path = cfg.data.path if cfg.output is None else cfg.output
     if any(each.name == "val" for each in held_out) or (cfg.output is not None and not held_out):
-        result["recipe"] = write_recipe(pairs, cfg.minutes, cfg.data, path)
+        result["recipe"] = write_recipe(
+            round(kept * int(train.characters.sum())), cfg.minutes, cfg.data, path
+        )
         print(f"\n{say_recipe(result['recipe'])}")
     else:
         print("\nval is missing: training needs it, and output=DIR splits a folder that has only train")
