@@ -54,6 +54,7 @@ def test_text_of_other_formats_is_counted(tmp_path):
         ["data=files", "experiment=null"],
         ["data=files", "experiment=evbnews_en_vi"],
         ["resume=logs/a", "data=files"],
+        ["start_from=logs/a", "data=files"],
         ["-m", "data=files,grammar"],
         ["data=multi30k"],
     ],

@@ -55,7 +55,7 @@ def measure_faithfulness(
                 found = explain(run, source, target, cast(Explainer, name))
             lost, left = _deletion(run, source, target, found)
             taus = [kendall_tau(*each) for each in zip(found.source, occlusion.source, strict=True)]
-            links = alignment.links_from_weights(run.between(found.weights, source, target).weights)
+            links = alignment.links_from_weights(run.between_words(found.weights, source, target))
             rows[name].append((lost.mean(), left.mean(), lost, np.mean(taus), links))
     measured = {}
     for name, each in rows.items():

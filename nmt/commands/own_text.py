@@ -19,12 +19,16 @@ _MOST = max(each.most or 0 for each in RECIPES)
 def with_recipe(arguments: Sequence[str]) -> list[str]:
     """Add the recipe for the amount of training text to the arguments of a training with data=files, and say so.
 
-    Nothing is added if they choose an experiment, or a run to resume.
+    Nothing is added if they choose an experiment, or a run to resume or to start from, whose model must stay.
     """
     parsed = [each for argument in arguments if (each := parse_setting(argument))]
     named = {each.key_or_group for each in parsed}
     given = {each.key_or_group: each.value() for each in parsed if not each.is_sweep_override()}
-    if given.get("data") != "files" or named & {"experiment", "resume"} or not given.keys() >= _WHERE:
+    if (
+        given.get("data") != "files"
+        or named & {"experiment", "resume", "start_from"}
+        or not given.keys() >= _WHERE
+    ):
         return [*arguments]
     try:
         characters = _count_characters(given)
