@@ -242,6 +242,16 @@ def test_training_is_told_what_the_benchmark_was_told():
     assert cfg.callbacks.leave._target_ == "nmt.benchmark.Leave"
 
 
+def test_a_measured_start_takes_no_recipe(tmp_path):
+    for lang in ("en", "vi"):
+        (tmp_path / f"train.{lang}").write_text("a b\n", "utf-8")
+    overrides = ["data=files", f"data.path={tmp_path}", "data.src_lang=en", "data.tgt_lang=vi", "name=tiny"]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+        told = command.for_train(hydra.compose("benchmark", overrides=overrides), overrides)
+    assert with_recipe(told) == told
+    assert with_recipe(overrides) != overrides
+
+
 def test_a_start_that_fails_says_why(monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what it prints then comes last
     says = "import sys; print('a warning'); sys.exit('train.py: error: no such file')"
