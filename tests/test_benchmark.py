@@ -16,6 +16,7 @@ from nmt import benchmark, kernels
 from nmt.benchmark import TrainingStep, steps, subjects
 from nmt.commands import benchmark as command
 from nmt.commands import early_checks
+from nmt.commands.own_text import with_recipe
 from nmt.config.commands import check_settings
 from nmt.data.batching import Batch, TokenBatchSampler
 from nmt.errors import UserError
@@ -250,6 +251,16 @@ def test_a_measured_start_takes_no_recipe(tmp_path):
         told = command.for_train(hydra.compose("benchmark", overrides=overrides), overrides)
     assert with_recipe(told) == told
     assert with_recipe(overrides) != overrides
+
+
+def test_a_measured_start_has_a_cache_of_its_own(monkeypatch):
+    says = "import sys; sys.exit(str([each for each in sys.argv if each.startswith('data.cache_dir')]))"
+    monkeypatch.setattr(command, "TRAIN", (sys.executable, "-c", says))
+    overrides = ["name=tiny", "data.cache_dir=mine"]
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONFIGS)):
+        cfg = hydra.compose("benchmark", overrides=overrides)
+        with pytest.raises(UserError, match=r"failed: \['data\.cache_dir=[^',]+/cache'\]$"):
+            command.startup_seconds(cfg, overrides)
 
 
 def test_a_start_that_fails_says_why(monkeypatch):

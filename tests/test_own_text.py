@@ -51,7 +51,6 @@ def test_text_of_other_formats_is_counted(tmp_path):
     "settings",
     [
         ["attention=bahdanau"],
-        ["data=files", "experiment=null"],
         ["data=files", "experiment=evbnews_en_vi"],
         ["resume=logs/a", "data=files"],
         ["start_from=logs/a", "data=files"],
@@ -62,6 +61,14 @@ def test_text_of_other_formats_is_counted(tmp_path):
 def test_other_trainings_take_none(folder, settings):
     given = prepare_arguments([*settings, f"data.path={folder(9)}", *LANGS], "train")
     assert with_recipe(given) == given
+
+
+@pytest.mark.parametrize("settings", [["data=files"], ["attention=bahdanau"]])
+def test_a_training_without_an_experiment_composes(folder, settings):
+    where = ["data=files", f"data.path={folder(9)}", *LANGS] if "data=files" in settings else []
+    given = prepare_arguments([*{*settings, *where}, "experiment=null"], "train")
+    cfg = compose("train", [*with_recipe(given), "run_dir=x", "name=x"])
+    assert (cfg.trainer.max_time, cfg.optimizer._target_) == (None, "torch.optim.Adam")
 
 
 def test_text_that_is_streamed_is_not_counted(folder):

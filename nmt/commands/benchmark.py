@@ -36,7 +36,7 @@ from nmt.training.vocabulary import make_tokenizer
 
 TRAIN = (sys.executable, "-m", "nmt.commands", "train")
 EXIT_AFTER_FIRST_STEP = (
-    "experiment=null",  # the measured settings, without the recipe of train.py for data=files
+    "~experiment",  # the measured settings, without the recipe of train.py for data=files
     "trainer.enable_progress_bar=false",
     "+callbacks.leave._target_=nmt.benchmark.Leave",
 )
@@ -180,6 +180,7 @@ def startup_seconds(cfg: DictConfig, overrides: Sequence[str]) -> float:
     with tempfile.TemporaryDirectory() as directory:
         arguments.append(f"log_dir={directory}/logs")
         if "path" not in cfg.data or cfg.data.path is not None:  # else the Hub's copy would be fetched again
+            arguments = [each for each in arguments if key_of(each) != "data.cache_dir"]
             arguments.append(f"data.cache_dir={directory}/cache")
         started = time.perf_counter()
         ended = subprocess.run(

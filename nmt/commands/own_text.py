@@ -19,8 +19,10 @@ _MOST = max(each.most or 0 for each in RECIPES)
 def with_recipe(arguments: Sequence[str]) -> list[str]:
     """Add the recipe for the amount of training text to the arguments of a training with data=files, and say so.
 
-    Nothing is added if they choose an experiment, or a run to resume or to start from, whose model must stay.
+    Nothing is added if they choose an experiment, or a run to resume or to start from, whose model must stay. Hydra has
+    no choice of nothing: experiment=null becomes ~experiment.
     """
+    arguments = ["~experiment" if each == "experiment=null" else each for each in arguments]
     parsed = [each for argument in arguments if (each := parse_setting(argument))]
     named = {each.key_or_group for each in parsed}
     given = {each.key_or_group: each.value() for each in parsed if not each.is_sweep_override()}
@@ -29,11 +31,11 @@ def with_recipe(arguments: Sequence[str]) -> list[str]:
         or named & {"experiment", "resume", "start_from"}
         or not given.keys() >= _WHERE
     ):
-        return [*arguments]
+        return arguments
     try:
         characters = _count_characters(given)
     except (UserError, OSError):  # training finds the same fault, and says it
-        return [*arguments]
+        return arguments
     chosen = f"experiment=own_text_{recipe_for(characters).name}"
     if launch_rank() == 0:
         number = f"{characters:,}" if characters <= _MOST else f"over {_MOST:,}"
@@ -57,11 +59,10 @@ def _count_characters(given: Mapping[str, Any]) -> int:
         raise missing_split_error(Path(path), "train", languages)
     from nmt.data.formats import located_rows  # late: it needs pyarrow
 
-    rows = chain.from_iterable(located_rows(shard, languages) for shard in files.shards)
-    sizes = (len(row[0]) + len(row[1]) for _, _, row in rows if not isinstance(row, UserError))
     total = 0
-    for size in sizes:
-        total += size
+    for _, _, row in chain.from_iterable(located_rows(shard, languages) for shard in files.shards):
+        if not isinstance(row, UserError):
+            total += len(row[0]) + len(row[1])
         if total > _MOST:
             break
     return total
