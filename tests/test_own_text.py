@@ -37,6 +37,12 @@ def test_the_characters_choose_the_recipe(folder, number, recipe, capsys):
     assert (cfg.trainer.max_time, cfg.seed) == ("00:00:10:00", 2)
 
 
+def test_a_given_time_is_not_contradicted(folder, capsys):
+    given = ["data=files", f"data.path={folder(9)}", *LANGS, "trainer.max_time=00:00:00:30"]
+    assert with_recipe(prepare_arguments(given, "train"))[-1] == "experiment=own_text_tiny"
+    assert "minutes" not in capsys.readouterr().err
+
+
 def test_text_of_other_formats_is_counted(tmp_path):
     rows = [json.dumps({"english": "abc d", "french": "e fgh"}) for _ in range(30_000)]
     for shard in range(2):

@@ -39,11 +39,10 @@ def with_recipe(arguments: Sequence[str]) -> list[str]:
     chosen = f"experiment=own_text_{recipe_for(characters).name}"
     if launch_rank() == 0:
         number = f"{characters:,}" if characters <= _MOST else f"over {_MOST:,}"
-        print(
-            f"{chosen}, for {number} characters of training text, takes 10 minutes; "
-            "trainer.max_time=00:01:00:00 gives it an hour, experiment=null leaves it out",
-            file=sys.stderr,
-        )
+        said = f"{chosen}, for {number} characters of training text; experiment=null leaves it out"
+        if "trainer.max_time" not in named:
+            said += ". It takes 10 minutes; trainer.max_time=00:01:00:00 gives it an hour"
+        print(said, file=sys.stderr)
     return [*arguments, chosen]
 
 
