@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nmt.analysis.teacher_forcing import ForcedPair
 from nmt.errors import UserError
 from nmt.run.run import Run
 
@@ -105,11 +106,11 @@ def from_run(run: Run, source: str, target: str) -> dict[str, LayerAttentions]:
     Row t of decoder and cross belongs to the piece that step t reads, from the beginning of the sentence on. A kind
     that the model lacks is left out.
     """
-    [src], [tgt] = run.tokenizer.encode_source([source]), run.tokenizer.encode_target([target])
-    tgt_in = [run.tokenizer.bos_id, *tgt[:-1]]
-    src_ids, tgt_ids = (torch.tensor([ids], device=run.device) for ids in (src, tgt_in))
-    found = run.translator.attentions(src_ids, torch.ones_like(src_ids, dtype=torch.bool), tgt_ids)
-    read, written = run.tokenizer.source_pieces(src), run.tokenizer.target_pieces(tgt_in)
+    pair = ForcedPair.of(run, source, target)
+    src = pair.src[None]
+    found = run.translator.attentions(src, torch.ones_like(src, dtype=torch.bool), pair.tgt_in[None])
+    read = run.tokenizer.source_pieces(pair.src.tolist())
+    written = run.tokenizer.target_pieces(pair.tgt_in.tolist())
     given = {
         "encoder": (found.encoder_self, read, read),
         "decoder": (found.decoder_self, written, written),

@@ -1,6 +1,6 @@
 """Which pieces a run's choice of each target piece depends on, by several methods with one interface."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -81,6 +81,12 @@ def explain(
         source_pieces=tuple(run.tokenizer.source_pieces(read)),
         target_pieces=tuple(run.tokenizer.target_pieces(written)),
     )
+
+
+def check_explainers(run: Run, methods: Iterable[Explainer]) -> None:
+    """Raise UserError for a method that does not fit the run, before long work with it."""
+    for method in methods:
+        explain(run, "", "", method)
 
 
 def _array(values: Tensor) -> NDArray[np.floating]:

@@ -11,7 +11,7 @@ from nmt.attention.masks import padding_mask
 from nmt.models.base import Translator
 from nmt.run.run import Run
 
-MOST_POSITIONS = 2048  # B x T of a batch, for its logits
+_MOST_POSITIONS = 2048  # B x T of a batch, for its logits
 
 
 class Scores(NamedTuple):
@@ -48,7 +48,7 @@ class ForcedPair(NamedTuple):
         src = self.src.expand(number, -1) if src is None else src
         tgt_in = self.tgt_in.expand(number, -1) if tgt_in is None else tgt_in
         found = []
-        most = max(1, MOST_POSITIONS // len(self.tgt_in))
+        most = max(1, _MOST_POSITIONS // len(self.tgt_in))
         for rows, inputs in zip(src.split(most), tgt_in.split(most), strict=True):
             memory = translator.encode(rows, padding_mask(rows, translator.pad_id))
             logits = translator(memory, inputs).logits  # [B, T, V]

@@ -35,7 +35,7 @@ def attend_by_value(translator: Any, pair: ForcedPair) -> Scores:
     decoder, ids = translator.decoder, pair.src[None]
     memory = translator.encode(ids, padding_mask(ids, translator.pad_id))
     cross, _ = decoder.attentions(memory, pair.tgt_in[None])  # [1, L, K, T, S]
-    if cross is None or getattr(decoder, "needs_documents", False):
+    if cross is None or decoder.needs_documents:
         raise UserError("value_norm needs attention to the states of words: give another method")
     if isinstance(decoder, TransformerDecoder):
         chosen = decoder.alignment_layer

@@ -107,9 +107,7 @@ def run_command(name: str) -> None:
             # Hydra runs the next job, and raises the error again at the end
             raise SweepError(_failed_jobs[-1]) from None
 
-    os.environ["HYDRA_FULL_ERROR"] = (
-        "1"  # Hydra raises instead of printing, so that `explain_error` gets the error
-    )
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises instead of printing, for `explain_error`
     with errors_in_one_line(name):
         _use_utf8()
         environment.check_variables()

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
-from nmt.analysis import explain
+from nmt import plotting
+from nmt.analysis.explanation import check_explainers
 from nmt.analysis.faithfulness import SHARES, faithfulness_rows, measure_faithfulness, summarize_faithfulness
 from nmt.checkpoint import checkpoints_of, find_checkpoint
 from nmt.comparison.tables import align_columns
@@ -19,7 +19,6 @@ from nmt.data.corpus import read_references, with_references
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.lines import read_lines
-from nmt.plotting import learning_curves, to_png
 from nmt.run.data import stored_data
 from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.observations import observe
@@ -49,8 +48,7 @@ def evaluate(cfg: DictConfig) -> dict:
     scorers = build_parts(metrics, "metrics", trusted=cfg.trusted)
     if cfg.probes and not set(SCORES) & set(scorers):
         raise UserError("probes=true: the run has neither BLEU nor chrF: give metrics=translation too")
-    for method in cfg.explain:
-        explain(run, "", "", method)  # refuses before the long work of scoring
+    check_explainers(run, cfg.explain)
     dataset = read_text(cfg, run)
     if cfg.hypotheses is None:
         count_long_references(cfg, run, dataset, decoding)
@@ -88,7 +86,7 @@ def evaluate(cfg: DictConfig) -> dict:
         print(align_columns(probe_rows(scores["probes"])))
     if cfg.explain:
         print(align_columns(faithfulness_rows(scores["explanations"])))
-        to_png(lost_probability(scores["explanations"]), output / "explanations.png")
+        draw_lost_probability(scores["explanations"], output / "explanations.png")
     beside = "translations" if cfg.hypotheses is None else "log-probabilities"
     print(f"written to {file}, with the {beside} beside it")
     return scores
@@ -125,12 +123,11 @@ def compare_explanations(cfg: DictConfig, run: Run, dataset: Dataset) -> dict[st
     return summarize_faithfulness(found, golds, cfg.num_bootstrap)
 
 
-def lost_probability(explanations: Mapping[str, Any]) -> Figure:
-    """The probability of a target piece that is lost as more of the pieces that a method names become unknown."""
+def draw_lost_probability(explanations: Mapping[str, Any], file: Path) -> None:
+    """Draw the probability of a target piece that is lost as more of the pieces that a method names become unknown."""
     curves = {name: [((0.0, *SHARES), [0.0, *each["lost"]])] for name, each in explanations.items()}
-    return learning_curves(
-        curves, ylabel="probability lost", xlabel="share of the source pieces that become unknown"
-    )
+    share = "share of the source pieces that become unknown"
+    plotting.to_png(plotting.learning_curves(curves, ylabel="probability lost", xlabel=share), file)
 
 
 def count_long_references(cfg: DictConfig, run: Run, dataset: Dataset, decoding: DecodingSettings) -> None:

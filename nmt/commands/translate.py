@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from nmt import alignment, plotting
-from nmt.analysis import explain
+from nmt.analysis.explanation import check_explainers, explain
 from nmt.commands.entry import outlive_reader
 from nmt.config.build import build
 from nmt.config.types import as_list
@@ -48,8 +48,7 @@ def translate(cfg: DictConfig) -> None:
     run = open_run(cfg.run, **how)
     decoding = build(cfg.decoding, "decoding")
     check_decoding(decoding, run.translator, num_best=cfg.num_best)
-    for method in cfg.explain:
-        explain(run, "", "", method)  # refuses before the long work of translating
+    check_explainers(run, cfg.explain)
     if any(cfg[key] is not None for key in OF_ATTENTION):
         if not (run.translator.has_attention or cfg.explain):
             raise UserError(f"{cfg.run} has no attention: it gives no alignments, weights and heatmaps")

@@ -96,9 +96,8 @@ class Wiring(nn.Module, ABC):
         self, settings: WiringSettings, *, input_size: int, features_size: int, context_first: int
     ) -> None:
         super().__init__()
-        self.context_columns = slice(
-            context_first, context_first + settings.memory_size
-        )  # of the readout's map
+        # The columns of the readout's map that read the context
+        self.context_columns = slice(context_first, context_first + settings.memory_size)
         self.gradient_checkpointing = settings.gradient_checkpointing
         self.attention = settings.attention
         self.rnn = RecurrentStack(
