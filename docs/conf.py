@@ -64,18 +64,14 @@ def latex(line):
 
 def show_equations(app, what, name, obj, options, lines):
     """Docstrings set equations apart by indenting them: show these as equations, other such blocks as they are."""
-    written = []
-    for number, line in enumerate(lines):
-        begins = line.startswith("    ") and number > 0 and not lines[number - 1].strip()
-        if begins and " = " in line:
-            written += [".. math::", "", f"    {latex(line)}", ""]
-        elif begins and not any(each.startswith("    ") for each in written[-2:]):
-            written += ["::", "", line]
-        elif line.startswith("    ") and " = " in line and written[-3:-2] and written[-2].startswith("    "):
-            written[-2:] = [f"{written[-2]} \\\\", f"    {latex(line)}", ""]
-        else:
-            written.append(line)
-    lines[:] = written
+    first, *blocks = "\n".join(lines).split("\n\n")
+    for number, block in enumerate(blocks):
+        rows = block.strip("\n").split("\n")
+        if all(row.startswith("    ") and " = " in row for row in rows):
+            blocks[number] = ".. math::\n\n" + " \\\\\n".join(f"    {latex(row)}" for row in rows)
+        elif rows[0].startswith("    "):
+            blocks[number] = f"::\n\n{block}"
+    lines[:] = "\n\n".join([first, *blocks]).split("\n")
 
 
 def list_parameters(app, what, name, obj, options, lines):
