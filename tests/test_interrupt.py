@@ -27,6 +27,7 @@ def watching():
     )
     callback = SaveOnInterrupt()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
     yield callback, trainer
     for number, handler in before.items():
         signal.signal(number, handler)
