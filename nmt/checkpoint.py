@@ -9,6 +9,7 @@ import logging
 import os
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,7 +51,7 @@ _STEP = re.compile(r"step_(\d+)\.ckpt")  # weights after this step, kept for ave
 # Errors of reading a file that is no checkpoint, or an incomplete checkpoint
 BROKEN = (
     *(pickle.UnpicklingError, OSError, RuntimeError, EOFError),
-    *(LookupError, AttributeError, TypeError, ValueError),
+    *(LookupError, AttributeError, TypeError, ValueError, zipfile.BadZipFile),
 )
 
 
@@ -118,15 +119,15 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     """
     import torch
 
-    reader: Any = torch._C.PyTorchFileReader(str(file))
-    sizes = {name: reader.get_record_size(name) for name in reader.get_all_records()}
-    del reader
+    with zipfile.ZipFile(file) as archive:
+        sizes = {each.filename: each.file_size for each in archive.infolist()}
     if sum(sizes.values()) > file.stat().st_size:
         raise ValueError("it unpacks to more than it is")
     checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(checkpoint, dict):
         raise TypeError("it holds no dictionary")
-    parts, room = [checkpoint], sizes["data.pkl"]  # a part takes at least a byte of it
+    parts = [checkpoint]
+    room = max(size for name, size in sizes.items() if name.endswith("data.pkl"))  # each part takes a byte of it
     while parts:
         part = parts.pop()
         values = [*part, *part.values()] if isinstance(part, dict) else part

@@ -188,7 +188,9 @@ def test_attention_is_not_cudnns(chosen, monkeypatch):
     parts = torch.randn(3, 2, 2, 5, 8)
     torch.backends.cuda.enable_cudnn_sdp(chosen)
     try:
-        found = transformer_attention._fused(*parts.cuda(), None, True)
+        query, keys, values = parts.cuda()
+        cache = transformer_attention.KeysValues(keys.transpose(-2, -1), values)
+        found = transformer_attention._fused(query, cache, None, True)
         assert torch.backends.cuda.cudnn_sdp_enabled() == chosen
     finally:
         torch.backends.cuda.enable_cudnn_sdp(True)
