@@ -146,9 +146,11 @@ class Constraints:
         if num_pieces >= self.smallest_limit:
             log_probs.masked_fill_((num_pieces >= self.limits[rows])[:, None, None], NEVER)
         if num_pieces < self.largest_minimum:
-            log_probs[:, :, self.eos_id] = NEVER
-            can_go_on = log_probs.amax(dim=-1) != NEVER  # [b, K]
-            eos.masked_fill_((num_pieces < self.minimums[rows]).unsqueeze(1) & can_go_on, NEVER)
+            too_short = (num_pieces < self.minimums[rows]).unsqueeze(1)
+            if history is not None:  # blocked pieces may leave none; a limit is at least the minimum
+                log_probs[:, :, self.eos_id] = NEVER
+                too_short = too_short & (log_probs.amax(dim=-1) != NEVER)  # [b, K]
+            eos.masked_fill_(too_short, NEVER)
         log_probs[:, :, self.eos_id] = eos
         if given is None:
             return log_probs

@@ -16,8 +16,8 @@ def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """
     num_blocks = scores.size(-1) // _BLOCK
     if not scores.is_cpu or not fast(scores) or num_blocks < 4 * number:
-        values, places = scores.topk(number, dim=-1)
-        return values, places
+        found = scores.max(dim=-1, keepdim=True) if number == 1 else scores.topk(number, dim=-1)
+        return found.values, found.indices
     end = num_blocks * _BLOCK
     blocks = scores[..., :end].unflatten(-1, (num_blocks, _BLOCK))
     chosen = blocks.amax(dim=-1).topk(number, dim=-1, sorted=False).indices  # [..., n]
