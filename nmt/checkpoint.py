@@ -127,7 +127,9 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     if not isinstance(checkpoint, dict):
         raise TypeError("it holds no dictionary")
     parts = [checkpoint]
-    room = max(size for name, size in sizes.items() if name.endswith("data.pkl"))  # each part takes a byte of it
+    room = max(
+        size for name, size in sizes.items() if name.endswith("data.pkl")
+    )  # each part takes a byte of it
     while parts:
         part = parts.pop()
         values = [*part, *part.values()] if isinstance(part, dict) else part

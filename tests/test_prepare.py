@@ -18,7 +18,7 @@ from nmt.data.find import Languages, find
 from nmt.data.formats import read_rows
 from nmt.preparation.codes import Codes
 from nmt.preparation.problems import BIT, BOUNDS, find_problems, form_of, has
-from nmt.preparation.recipe import dropout_for, recipe_for, write_recipe
+from nmt.preparation.recipe import write_recipe
 from nmt.preparation.shifts import SHIFTS, find_stretches
 from nmt.preparation.trigrams import LanguageOdds, log_odds
 from tests.commands import compose, refused, run_composed
@@ -265,7 +265,7 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "name"),
-    [(1, "tiny"), (400_000, "tiny"), (400_001, "small"), (3_700_000, "medium"), (10**9, "large")],
+    [(1, "tiny"), (250_000, "tiny"), (250_001, "small"), (800_001, "medium"), (10**9, "medium")],
 )
 def test_the_recipe_is_a_command_that_composes(number, name):
     data = compose("prepare", "data.path=a b", *LANGS, "data.columns=[en,vi]", "data.bad_rows=skip").data
@@ -277,27 +277,7 @@ def test_the_recipe_is_a_command_that_composes(number, name):
     assert (cfg.trainer.max_time, cfg.trainer.max_epochs) == ("00:01:30:00", -1)
     assert (cfg.data.path, cfg.data.src_lang, list(cfg.data.columns)) == ("a b", "en", ["en", "vi"])
     assert cfg.optimizer._target_ == "nmt.training.muon.Muon"
-    assert cfg.data.tokenizer.vocab_size == recipe_for(number).pieces
-
-
-@pytest.mark.parametrize("number", [190_000, 800_000, 3_700_000, 20_000_000])
-def test_the_recipe_for_ten_minutes_is_the_default_of_training(number):
-    cfg = compose(
-        "train",
-        f"experiment=own_text_{recipe_for(number).name}",
-        "data.path=x",
-        *LANGS,
-        "run_dir=x",
-        "name=x",
-    )
-    assert cfg.trainer.max_time == "00:00:10:00"
-    assert cfg.model.dropout == dropout_for(number, 10)
-
-
-def test_more_minutes_have_more_dropout():
-    found = [dropout_for(3_700_000, minutes) for minutes in (1, 10, 20, 60, 600)]
-    assert found == sorted(found)
-    assert len(set(found)) == 4
+    assert cfg.data.tokenizer.vocab_size == 8000
 
 
 def test_a_folder_without_splits_is_split_by_blocks(pairs, tmp_path):

@@ -9,30 +9,27 @@ from nmt.errors import command
 
 
 class SizedRecipe(NamedTuple):
-    """The experiment own_text_NAME for up to `most` characters of both sides (None: any number), and its pieces."""
+    """The experiment own_text_NAME for up to `most` characters of both sides (None: any number), and its reasons."""
 
     name: str
     most: int | None
-    pieces: int
+    reasons: tuple[str, ...]
 
 
-# For some 3,000, 10,000 and 100,000 pairs of captions
-RECIPES = (
-    SizedRecipe("tiny", 400_000, 1_000),
-    SizedRecipe("small", 1_300_000, 2_000),
-    SizedRecipe("medium", 13_000_000, 4_000),
-    SizedRecipe("large", None, 8_000),
+_SMALL = (
+    "batches of 1,024 tokens: more steps in the same time",
+    "dropout 0.3: each pair is read many times",
 )
-# Dropout by characters for each minute: the fewer they are, the more often each pair is read
-DROPOUT = ((40_000, 0.4), (130_000, 0.3), (200_000, 0.2), (None, 0.1))
+# Up to some 1,800 and 6,000 pairs of captions, and above
+RECIPES = (
+    SizedRecipe("tiny", 250_000, (*_SMALL, "R-Drop: two dropout passes must agree, against overfitting")),
+    SizedRecipe("small", 800_000, _SMALL),
+    SizedRecipe("medium", None, ("batches of 2,048 tokens", "dropout 0.1: much text for the time")),
+)
 
 
 def recipe_for(characters: int) -> SizedRecipe:
     return next(each for each in RECIPES if each.most is None or characters <= each.most)
-
-
-def dropout_for(characters: int, minutes: int) -> float:
-    return next(dropout for most, dropout in DROPOUT if most is None or characters <= most * minutes)
 
 
 def write_recipe(characters: int, minutes: int, data: DictConfig, path: str) -> dict[str, Any]:
@@ -40,22 +37,21 @@ def write_recipe(characters: int, minutes: int, data: DictConfig, path: str) -> 
 
     characters: of both sides of the training text.
     """
-    chosen, dropout = recipe_for(characters), dropout_for(characters, minutes)
+    chosen = recipe_for(characters)
     hours, rest = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     settings = [f"experiment=own_text_{chosen.name}", f"data.path={path}"]
     settings += [f"data.src_lang={data.src_lang}", f"data.tgt_lang={data.tgt_lang}"]
     settings += [f"data.columns=[{','.join(data.columns)}]"] if data.columns is not None else []
     settings += ["data.bad_rows=skip"] if data.bad_rows == "skip" else []
-    settings += [f"trainer.max_time={days:02}:{hours:02}:{rest:02}:00", f"model.dropout={dropout}"]
+    settings += [f"trainer.max_time={days:02}:{hours:02}:{rest:02}:00"]
     return {
         "command": command("train", settings),
         "characters": characters,
         "minutes": minutes,
         "reasons": [
-            f"{chosen.pieces:,} pieces: of more, most would be seen too rarely in {characters:,} characters",
-            f"dropout {dropout}: {characters / minutes:,.0f} characters for each minute; the fewer, the more often "
-            "each is read",
+            "8,000 pieces, or as many as the text gives: more than fewer, at every size",
+            *chosen.reasons,
             "Muon: more learned in the same time than by Adam",
             "trainer.max_time: the learning rate falls to nothing when the time ends",
         ],
