@@ -297,22 +297,69 @@ def test_a_line_without_end_has_links_but_no_weights(run_dir, tmp_path, monkeypa
     assert shapes[0] == (0, 0) != shapes[1]
 
 
-def test_a_page_shows_explanations_beside_the_attention(run_dir, tmp_path):
-    text = written(tmp_path / "in", SOURCES[0], "", SOURCES[1])
-    given = {"run": run_dir, "input": text, "output": tmp_path / "out"}
-    translate(**given, page=tmp_path / "p.html", explain="[occlusion,gradient]")
-    page = (tmp_path / "p.html").read_text("utf-8")
-    [one, _, other] = (tmp_path / "out").read_text("utf-8").split("\n")[:3]
-    drawable = sum(bool(each.split()) for each in (one, other))
-    assert [page.count(f'"{name}"') for name in ("attention", "occlusion", "gradient")] == [drawable] * 3
-    for more, fragment in (
+SHORT = {"decoding.max_length": 4}
+
+
+def test_a_page_and_heatmaps_show_explanations_beside_the_attention(run_dir, tmp_path, monkeypatch):
+    drawn, draw = {}, plotting.picture
+    monkeypatch.setattr(
+        "nmt.plotting.output.picture", lambda each: drawn.setdefault(each.title, each) and draw(each)
+    )
+    text, explain = written(tmp_path / "in", "", SOURCES[0]), "[attention,integrated_gradients]"
+    to = {"output": tmp_path / "out", "page": tmp_path / "p.html", "heatmaps": tmp_path / "maps"}
+    translate(run=run_dir, input=text, **to, explain=explain, **SHORT)
+    page = to["page"].read_text("utf-8")
+    assert [page.count(f'"{name}"') for name in ("attention", "integrated gradients")] == [1, 1]
+    names = {each.name for each in to["heatmaps"].iterdir()}
+    stems = ("line_00002", "line_00002_integrated_gradients")
+    assert names == {f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")}
+    assert list(drawn) == ["line 2", "line 2, integrated gradients"]
+    weights, scores = (each.weights for each in drawn.values())
+    assert weights.shape == scores.shape
+    assert np.abs(weights - scores).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("more", "fragment"),
+    [
         ({}, "page=FILE"),
-        ({"page": "p.html", "beside": run_dir}, "beside"),
-        ({"page": "p.html", "explain": "[rollout]"}, "Transformer"),
+        ({"page": "p.html", "beside": "RUN"}, "beside"),
+        ({"heatmaps": "maps", "explain": "[rollout]"}, "Transformer"),
         ({"page": "p.html", "explain": "[gradient]", "int8": "true"}, "int8"),
+    ],
+)
+def test_explanations_that_cannot_be_drawn_are_refused(run_dir, tmp_path, more, fragment):
+    more = {key: run_dir if value == "RUN" else value for key, value in more.items()}
+    given = {"input": written(tmp_path / "in", SOURCES[0]), "output": tmp_path / "out"}
+    with pytest.raises(UserError, match=fragment):
+        translate(run=run_dir, **given | {"explain": "[occlusion]"} | more)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_without_attention_has_pictures_of_explanations_alone(tmp_path, caplog):
+    run_dir = make_run(tmp_path / "run", *SMALL, "attention=none")
+    given = {"run": run_dir, "input": written(tmp_path / "in", SOURCES[0]), "output": tmp_path / "out"}
+    maps = tmp_path / "maps"
+    translate(**given, heatmaps=maps, page=tmp_path / "p.html", explain="[occlusion]", **SHORT)
+    assert {each.name for each in maps.iterdir()} == {"line_00001_occlusion.png", "line_00001_occlusion.svg"}
+    assert '"occlusion"' in (tmp_path / "p.html").read_text("utf-8")
+    assert "too long" not in caplog.text
+    for given_too in (
+        {"alignments": "links", "explain": "[occlusion]", "heatmaps": maps},
+        {"heatmaps": maps},
     ):
-        with pytest.raises(UserError, match=fragment):
-            translate(**given | {"explain": "[occlusion]"} | more)
+        with pytest.raises(UserError, match="no attention"):
+            translate(**given, **given_too)
+
+
+def test_a_line_that_is_translated_in_parts_is_not_explained(run_dir, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
+    lines = written(tmp_path / "in", " ".join(SOURCES[0].split() * 4), "a")
+    to = {"output": tmp_path / "out", "page": tmp_path / "p.html"}
+    translate(run=run_dir, input=lines, **to, explain="[occlusion]", **SHORT)
+    assert "line 1 is too long to explain" in caplog.text
+    assert "12 pieces" in caplog.text
+    assert to["page"].read_text("utf-8").count('"occlusion"') == 1
 
 
 # ------------------------------------------------------------------------------------------------------- in a notebook

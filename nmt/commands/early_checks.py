@@ -196,9 +196,9 @@ def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if cfg.page is None:
             raise UserError(f"beside={cfg.beside} has no effect without page=FILE: leave it out")
         check_run(cfg, "beside")
-    if cfg.explain and (cfg.page is None or cfg.beside is not None):
+    if cfg.explain and ((cfg.page is None and cfg.heatmaps is None) or cfg.beside is not None):
         raise UserError(
-            f"explain={say(cfg.explain)} is for page=FILE, without beside=: give the one, leave out the other"
+            f"explain={say(cfg.explain)} is for page=FILE and heatmaps=DIR, without beside=: give one, leave out beside"
         )
     _check_explainers(cfg)
 

@@ -49,9 +49,11 @@ def translate(cfg: DictConfig) -> None:
     decoding = build(cfg.decoding, "decoding")
     check_decoding(decoding, run.translator, num_best=cfg.num_best)
     check_explainers(run, cfg.explain)
-    if any(cfg[key] is not None for key in OF_ATTENTION):
-        if not (run.translator.has_attention or cfg.explain):
-            raise UserError(f"{cfg.run} has no attention: it gives no alignments, weights and heatmaps")
+    if wanted := {key for key in OF_ATTENTION if cfg[key] is not None}:
+        if not run.translator.has_attention and (wanted & {"alignments", "weights"} or not cfg.explain):
+            raise UserError(
+                f"{cfg.run} has no attention: leave out alignments and weights; for heatmaps and page give explain=[…]"
+            )
         if cfg.output is None:
             outlive_reader()
     page, shown = None if cfg.page is None else plotting.Page(), {}  # matplotlib takes a while to load
@@ -69,19 +71,17 @@ def translate(cfg: DictConfig) -> None:
         for number, each in enumerate(translated, 1):
             add(number, each)
             has_words = bool(each.source_words and each.target_words)
+            group = None
+            if cfg.explain and has_words and (page is None or cfg.heatmaps is not None or not page.left_out):
+                group = _explain(cfg, run, number, each)
             if page is None or not (others or each.is_drawable or (cfg.explain and has_words)):
                 continue
-            if page.add(each.sentence(f"line {number}")) and (others or cfg.explain):
+            if page.add(group or each.sentence(f"line {number}")) and others:
                 shown[number] = each
     if page is not None:
-        if others or cfg.explain:
+        if others:
             left_out, page = page.left_out, plotting.Page()
-            groups = (
-                _side_by_side(cfg, run, others, shown, decoding, how)
-                if others
-                else _explained(cfg, run, shown)
-            )
-            for group in groups:
+            for group in _side_by_side(cfg, run, others, shown, decoding, how):
                 page.add(group)
             page.left_out += left_out
         page.write(cfg.page, title=f"Translations by {run.title}", languages=run.languages)
@@ -105,7 +105,7 @@ def _writers(cfg: DictConfig, stack: ExitStack) -> Callable[[int, Translation], 
             print(lines, flush=True)
         if "alignments" in write:
             write["alignments"](f"{alignment.format_pharaoh(each.links)}\n")
-        if each.weights is None and wants_weights:
+        if each.weights is None and each.part_links and wants_weights:
             log.warning("line %d is too long: it has links, but no weights", number)
         if save is not None:
             save(*(() if each.weights is None else (each.weights, each.source_words, each.target_words)))
@@ -137,15 +137,26 @@ def _side_by_side(
         yield plotting.SentenceGroup(f"line {number}", members, is_series=False)
 
 
-def _explained(cfg: DictConfig, run: Run, shown: dict[int, Translation]) -> Iterator[plotting.SentenceGroup]:
-    """The shown lines, each with its attention, if there is one, and its explanations."""
-    for number, each in shown.items():
-        members = [each.sentence("attention")] if each.is_drawable else []
-        for method in cfg.explain:
-            found = explain(run, each.source, each.text, method)
-            aligned = run.between(found.weights, each.source, each.text, units=cfg.units)
-            members.append(aligned.sentence(method.replace("_", " "), None))
-        yield plotting.SentenceGroup(f"line {number}", members, is_series=False)
+def _explain(cfg: DictConfig, run: Run, number: int, each: Translation) -> plotting.SentenceGroup | None:
+    """A line's attention, if there is one, and its explanations, which are also drawn as heatmaps.
+
+    None for a line that is longer than the model reads at once.
+    """
+    pieces = [*run.tokenizer.encode_source([each.source]), *run.tokenizer.encode_target([each.text])]
+    if max(map(len, pieces)) > run.most_pieces:
+        log.warning("line %d is too long to explain: it has more than %d pieces", number, run.most_pieces)
+        return None
+    members = [each.sentence("attention")] if each.is_drawable else []
+    for method in cfg.explain:
+        if method == "attention":  # drawn already
+            continue
+        name, weights = method.replace("_", " "), explain(run, each.source, each.text, method).weights
+        aligned = run.between(weights, each.source, each.text, units=cfg.units)
+        members.append(aligned.sentence(name, None))
+        if cfg.heatmaps is not None:
+            drawn = {number: aligned.sentence(f"line {number}, {name}", None)}
+            plotting.write_heatmaps(drawn, cfg.heatmaps, f"_{method}")
+    return plotting.SentenceGroup(f"line {number}", members, is_series=False)
 
 
 def output_lines(number: int, translation: Translation, num_best: int) -> list[str]:

@@ -24,11 +24,11 @@ def picture(sentence: Sentence) -> Figure:
     return heatmap(weights, source, target, title=title, gold=gold)
 
 
-def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path) -> None:
-    """Write the pictures of sentences as `line_NUMBER.png` and `.svg` into a directory."""
+def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path, suffix: str = "") -> None:
+    """Write the pictures of sentences as `line_NUMBER[SUFFIX].png` and `.svg` into a directory."""
     for number, each in sentences.items():
         figure = picture(each)
-        name = Path(directory) / f"line_{number:05d}"
+        name = Path(directory) / f"line_{number:05d}{suffix}"
         to_png(figure, name.with_suffix(".png"))
         to_svg(figure, name.with_suffix(".svg"))
 
