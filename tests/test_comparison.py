@@ -437,12 +437,12 @@ def test_a_latex_table_has_the_best_of_each_score_in_bold():
         {"run": "b", "num_runs": 1, "bleu": {"mean": 31.0, "std": None}, "ter": {"mean": 51.0, "std": None}},
         {"run": "c", "num_runs": 2, "bleu": {"mean": 31.0, "std": 0.1}},
     ]
-    lines = tables.to_latex(
-        averages, {"bleu": "BLEU", "ter": "TER"}, "- BLEU: `nrefs:1`", lower=["ter"]
-    ).splitlines()
+    columns = {"bleu": "BLEU", "ter": "TER"}
+    lines = tables.to_latex(averages, columns, "- BLEU: `nrefs:1`", lower=["ter"]).splitlines()
     assert lines[0] == "% \\usepackage{booktabs}"
     assert "nrefs:1" in lines[1]
-    assert lines[2:] == [
+    assert "bold" in lines[2]
+    assert lines[3:] == [
         r"\begin{tabular}{lrr}",
         r"\toprule",
         r" & BLEU & TER \\",
@@ -453,6 +453,27 @@ def test_a_latex_table_has_the_best_of_each_score_in_bold():
         r"\bottomrule",
         r"\end{tabular}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "p_a", "rows"),
+    [
+        (None, 0.2, [r"a & \textbf{30.00} \\", r"b & 29.00 \\", r"c & \textbf{31.00} \\"]),
+        ("a", 0.01, [r"a & 30.00 \\", r"b & 29.00 \\", r"c & \textbf{31.00}$^{*}$ \\"]),
+    ],
+)
+def test_a_latex_table_shows_which_differences_are_real(baseline, p_a, rows):
+    averages = [
+        {"run": run, "num_runs": 1, "bleu": {"mean": mean, "std": 0.0}}
+        for run, mean in (("a", 30), ("b", 29), ("c", 31))
+    ]
+    found = [
+        {"metric": "bleu", "system": ours, "other": other, "p_holm": p}
+        for ours, other, p in (("a", "b", 0.3), ("c", "a", p_a), ("b", "c", 0.01))
+        if baseline in (None, ours, other)
+    ]
+    text = tables.to_latex(averages, {"bleu": "BLEU"}, "", lower=[], differences=found, baseline=baseline)
+    assert text.splitlines()[-5:-2] == rows
 
 
 def test_plots_have_a_line_for_each_system_in_the_formats_that_are_asked_for(systems, monkeypatch):

@@ -70,7 +70,14 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
     print(f"{cfg.split}, {len(references[0])} sentences\n\n{report}")
     if cfg.output is not None:
         lower = ["aer", *(name for name, each in metrics.items() if best_of(each) == "min")]
-        table = tables.to_latex(averages, scored, signatures, lower=lower)
+        table = tables.to_latex(
+            averages,
+            scored,
+            signatures,
+            lower=lower,
+            differences=comparison.differences,
+            baseline=comparison.baseline,
+        )
         plots = draw_plots(result, runs, comparison.groups)
         write_comparison(Path(cfg.output), report, table, result, plots, cfg.formats)
     return result

@@ -176,18 +176,35 @@ def to_latex(
     signatures: str,
     *,
     lower: Collection[str],
+    differences: Sequence[Mapping[str, Any]] = (),
+    baseline: str | None = None,
 ) -> str:
-    """`system_table` as a LaTeX table with the rules of booktabs; the best mean of each score is bold.
+    """`system_table` as a LaTeX table with the rules of booktabs.
 
-    lower: the scores of which the lowest is best.
+    The best mean of each score is bold, and so are those that a test does not tell apart from it (p >= 0.05). With a
+    baseline, only the best is bold, and a star marks a difference from the baseline (p < 0.05). lower: the scores of
+    which the lowest is best.
     """
-    scores = [name for name in columns if name not in COSTS and "/" not in name]
-    best = {}
-    for name in scores:
-        means = [_number(name, entry[name]["mean"]) for entry in averages if name in entry]
-        best[name] = (min if name in lower else max)(means, key=float, default=None)
+    p_values = {(each["metric"], each["system"], each["other"]): each["p_holm"] for each in differences}
+    p_values |= {(name, other, ours): p for (name, ours, other), p in p_values.items()}
+    bold, starred = set[tuple[str, str]](), set[tuple[str, str]]()
+    for name in columns:
+        means = {each["run"]: float(_number(name, each[name]["mean"])) for each in averages if name in each}
+        if not means or name in COSTS or "/" in name:
+            continue
+        most = (min if name in lower else max)(means.values())
+        best = [run for run, mean in means.items() if mean == most]
+        for run in means:
+            against = [p_values.get((name, run, each), 0.0) for each in best if baseline is None]
+            if run in best or max(against, default=0.0) >= 0.05:
+                bold.add((name, run))
+            if p_values.get((name, run, str(baseline)), 1.0) < 0.05:
+                starred.add((name, run))
+    marks = "bold: the best, and those that no test tells apart from it (p >= 0.05)"
+    if baseline is not None:
+        marks = f"bold: the best; *: differs from {baseline} (p < 0.05)"
     lines = [
-        *(f"% {line}" for line in ["\\usepackage{booktabs}", *signatures.splitlines()]),
+        *(f"% {line}" for line in ["\\usepackage{booktabs}", *signatures.splitlines(), marks]),
         f"\\begin{{tabular}}{{l{'r' * len(columns)}}}",
         "\\toprule",
         " & ".join(["", *map(latex, columns.values())]) + r" \\",
@@ -197,8 +214,8 @@ def to_latex(
         cells = []
         for name in columns:
             mean, *std = _mean(name, entry.get(name), r"$\pm$").split(" ")
-            bold = mean == best.get(name)
-            cells.append(" ".join([rf"\textbf{{{mean}}}" if bold else mean, *std]))
+            mean = rf"\textbf{{{mean}}}" if (name, entry["run"]) in bold else mean
+            cells.append(" ".join([mean + "$^{*}$" * ((name, entry["run"]) in starred), *std]))
         lines.append(" & ".join([latex(entry["run"]), *cells]) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
@@ -217,7 +234,7 @@ def _mean(name: str, value: Mapping[str, Any] | None, sign: str) -> str:
     if value is None:
         return "–"
     mean = _number(name, value["mean"])
-    return mean if value["std"] is None else f"{mean} {sign} {_number(name, value['std'])}"
+    return mean if not value["std"] else f"{mean} {sign} {_number(name, value['std'])}"
 
 
 def _p_values(row: Row, name: str) -> str:
