@@ -20,7 +20,8 @@ from nmt.plotting.sentence import Sentence, SentenceGroup, drawable, fitting
 
 HELP = """Point at a word, tap it, or go to it with Tab and the arrow keys: the shade and the number below the words of
 the other side are its attention weights in hundredths, and so is the width of the curves. A click or Enter holds the
-choice, Escape ends it. Columns of a table are source words and rows target words; outlined cells are gold links."""
+choice, Escape ends it. Columns of a table are source words and rows target words."""
+GOLD = " Outlined cells are gold links."
 PAGE = Path(__file__).parents[1] / "page"
 DRAW = """
 const {items, langs} = JSON.parse(document.getElementById("data").textContent);
@@ -43,6 +44,12 @@ def alignment_page(
     and voices fit. `note` is the last line of the introduction. Raises ValueError if the labels of a sentence do not
     fit its weights.
     """
+    flat = [
+        part for each in sentences for part in (each.sentences if isinstance(each, SentenceGroup) else [each])
+    ]
+    introduction = (
+        HELP + GOLD * any(each.gold for each in flat) + (f" {escape(drawable(note))}" if note else "")
+    )
     items = [
         group_data(each) if isinstance(each, SentenceGroup) else sentence_data(each) for each in sentences
     ]
@@ -66,7 +73,7 @@ def alignment_page(
 <body>
 <main>
 <h1 dir="auto">{escape(drawable(title))}</h1>
-<p>{HELP}{f" {escape(drawable(note))}" if note else ""}</p>
+<p>{introduction}</p>
 <noscript>The sentences are drawn by a script of this page.</noscript>
 </main>
 <script type="application/json" id="data">{data}</script>

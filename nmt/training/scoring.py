@@ -89,6 +89,8 @@ def closing_lines(run_dir: Path, rows: Any, translations: Sequence[Translation])
         "reference": rows[number]["tgt"],
     }
     lines = [f"{name:9}  {shorten(printable(text), 200, placeholder=' …')}" for name, text in texts.items()]
+    if (page := run_dir / "alignments" / "index.html").is_file():
+        lines.append(f"attention  {page}")
     commands = [
         command("evaluate", [f"run={run_dir}"]),
         command("translate", [f"run={run_dir}", "input=FILE"]),

@@ -18,9 +18,9 @@ from torch.utils.tensorboard.summary import hparams
 
 from nmt.errors import WriteError
 
-# TensorBoard sorts tags by name: copies of these are in a group that comes first
+# TensorBoard sorts tags by name: copies of these are in a group that comes first, its pictures (one a run) last in it
 OVERVIEW = {f"{split}/{name}": f"overview/{split}_{name}" for split, name in (
-    ("train", "loss"), ("val", "loss"), ("val", "bleu"), ("val", "aer"), ("val", "macro_f1"))}  # fmt: skip
+    ("train", "loss"), ("val", "bleu"), ("val", "aer"), ("val", "macro_f1"))}  # fmt: skip
 NUM_COLUMNS = 5  # of settings, which HPARAMS shows at first
 
 
@@ -87,7 +87,7 @@ class _Writer(SummaryWriter):
     def add_image(self, tag: str, *image: Any, **how: Any) -> None:
         super().add_image(tag, *image, **how)
         if tag == "val/alignment/0":
-            super().add_image("overview/alignment", *image, **how)
+            super().add_image("overview/word_alignment", *image, **how)
 
     def _get_file_writer(self) -> Any:
         """The open file, or a new file if it was closed, as in the library, but without a thread."""
