@@ -188,6 +188,8 @@ def _check_explainers(cfg: DictConfig) -> None:
 def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
     """Raise UserError for incompatible settings, and for missing files and runs."""
     read = ["input", "prefixes"]
+    if cfg.input == "-":
+        raise UserError("input=- is no file: leave input out to read standard input")
     check_folders(cfg, "output", "alignments", "weights", made=["page"], folders=["heatmaps"], read=read)
     _check_inputs(*(cfg[key] for key in read))
     check_run(cfg)
