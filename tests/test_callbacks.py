@@ -16,9 +16,12 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import Timer
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from nmt.checkpoint import read_weights
 from nmt.data.batching import TokenBatchSampler, collate
 from nmt.errors import UserError
+from nmt.run.run import Run
 from nmt.training.callbacks import (
     AtomicCheckpointIO,
     Checkpoints,
@@ -31,10 +34,11 @@ from nmt.training.callbacks.largest_batch import OFTEN
 from nmt.training.callbacks.progress import describe_validation, seconds_left
 from nmt.training.callbacks.randomness import random_state
 from nmt.training.callbacks.trackers import as_it_is
+from nmt.training.checks import check_explainer
 from nmt.training.memory import held_memory, is_out_of_memory
 from nmt.training.module import TranslationModule
 from tests.commands import refused, run_composed
-from tests.small import TINY
+from tests.small import SMALL, TINY, make_run
 from tests.test_module import examples, make_module
 
 
@@ -305,3 +309,43 @@ def test_memory_that_runs_out_in_training_is_told_from_a_batch_that_cannot_fit(
         "train/memory",
         f"resume={run}",
     )
+
+
+# --------------------------------------------------------------------------------------------- explanations in training
+
+
+def trained_with(directory: Path, cache: Path, *overrides: str) -> tuple[dict[str, torch.Tensor], set[str]]:
+    """The weights at the end of a training with dropout, and the pictures in TensorBoard."""
+    given = [*TINY, "model.dropout=0.3", f"data.cache_dir={cache}", f"run_dir={directory}"]
+    ended = run_composed("train", *given, *overrides)
+    assert ended.status == 0, ended.err
+    events = EventAccumulator(str(directory), size_guidance={"images": 0}).Reload()
+    pictures = {tag for tag in events.Tags()["images"] if tag.startswith("val/")}
+    assert all(len(events.Images(tag)) == 2 for tag in pictures)
+    return read_weights(directory / "checkpoints" / "last.ckpt"), pictures
+
+
+@pytest.mark.slow
+def test_sample_sentences_are_explained_without_a_trace_in_training(tmp_path, small_cache):
+    plain, [drawn] = trained_with(tmp_path / "plain", small_cache)
+    row = drawn.rpartition("/")[2]
+    assert drawn == f"val/alignment/{row}"
+    method = "integrated_gradients"
+    found, pictures = trained_with(tmp_path / "it", small_cache, f"callbacks.alignments.method={method}")
+    assert pictures == {drawn, f"val/{method}/{row}"}
+    assert all(torch.equal(value, plain[name]) for name, value in found.items())
+    files = sorted(each.name for each in (tmp_path / "it" / "alignments").glob(f"val_{method}_*"))
+    assert len(files) == 2
+    assert all(each.startswith(f"val_{method}_{int(row):04d}_step_") for each in files)
+    without = ["attention=none", "callbacks.alignments.method=occlusion"]
+    assert trained_with(tmp_path / "none", small_cache, *without)[1] == {f"val/occlusion/{row}"}
+
+
+def test_a_method_that_does_not_fit_the_model_is_refused_and_another_leaves_its_mode(tmp_path):
+    run = Run.load(make_run(tmp_path, *SMALL, "attention=none"))
+    translator, tokenizer = run.translator.train(), run.tokenizer
+    with pytest.raises(UserError, match=r"callbacks\.alignments\.method=rollout: .*Transformer"):
+        check_explainer("rollout", translator, tokenizer)
+    check_explainer("occlusion", translator, tokenizer)
+    assert all(each.training for each in translator.modules())
+    check_explainer("attention", translator, tokenizer)  # nothing is drawn of a model without attention

@@ -15,7 +15,7 @@ from nmt.analysis.teacher_forcing import ForcedPair, Scores
 from nmt.analysis.value_norms import attend, attend_by_value
 from nmt.config.types import Explainer
 from nmt.errors import UserError
-from nmt.run.run import Run
+from nmt.run.aligning import AligningModel
 
 _EXPLAINERS: dict[str, Callable[..., Scores]] = {
     "attention": attend,
@@ -53,7 +53,7 @@ class Explanation(NamedTuple):
 
 
 def explain(
-    run: Run, source: str, target: str, method: Explainer = "gradient", **settings: Any
+    run: AligningModel, source: str, target: str, method: Explainer = "gradient", **settings: Any
 ) -> Explanation:
     """Explain each piece of `target`, forced on the run, by a method.
 
@@ -68,8 +68,9 @@ def explain(
         raise UserError(f"method={method}: give one of {', '.join(_EXPLAINERS)}")
     if not hasattr(run.translator, "encoder"):
         raise UserError("an ensemble has several encoders: explain its runs one by one")
-    pair = ForcedPair.of(run, source, target)
-    scores = _EXPLAINERS[method](run.translator, pair, **settings)
+    with torch.inference_mode(False):  # a validation has no gradients
+        pair = ForcedPair.of(run, source, target)
+        scores = _EXPLAINERS[method](run.translator, pair, **settings)
     with torch.inference_mode():
         log_probs = pair.log_probs(run.translator)
     read, written = pair.src.tolist(), pair.tgt_out.tolist()
@@ -83,7 +84,7 @@ def explain(
     )
 
 
-def check_explainers(run: Run, methods: Iterable[Explainer]) -> None:
+def check_explainers(run: AligningModel, methods: Iterable[Explainer]) -> None:
     """Raise UserError for a method that does not fit the run, before long work with it."""
     for method in methods:
         explain(run, "", "", method)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nmt.attention.masks import padding_mask
 from nmt.models.base import Translator
-from nmt.run.run import Run
+from nmt.run.model import Model
 
 _MOST_POSITIONS = 2048  # B x T of a batch, for its logits
 
@@ -31,7 +31,7 @@ class ForcedPair(NamedTuple):
     unk_id: int
 
     @classmethod
-    def of(cls, run: Run, source: str, target: str) -> "ForcedPair":
+    def of(cls, run: Model, source: str, target: str) -> "ForcedPair":
         """The ids of a pair of texts."""
         [src], [tgt] = run.tokenizer.encode_source([source]), run.tokenizer.encode_target([target])
         tgt_in = [run.tokenizer.bos_id, *tgt[:-1]]

@@ -10,14 +10,16 @@ from lightning.pytorch.accelerators import AcceleratorRegistry
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from nmt.analysis.explanation import check_explainers
 from nmt.config.build import build, build_parts, errors_of
-from nmt.config.types import key_of
+from nmt.config.types import Explainer, key_of
 from nmt.data.encoding import Rows
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.languages import wanted_tokenization
 from nmt.metrics import Bleu
 from nmt.models.base import Translator
+from nmt.run.aligning import AligningModel
 from nmt.run.limits import check_case, check_decoding
 from nmt.training.muon import make_optimizer
 from nmt.training.schedules import schedule
@@ -69,6 +71,16 @@ def check_lengths(translator: Translator, val: Rows) -> None:
             f"a validation pair has {longest} pieces, and positions.max_length={translator.max_length}: give "
             f"positions.max_length={longest} or positions=sinusoidal"
         )
+
+
+def check_explainer(method: Explainer, translator: Translator, tokenizer: Tokenizer) -> None:
+    """Raise UserError if sample sentences cannot be explained by a method. The model stays in training mode."""
+    if method != "attention":
+        try:
+            check_explainers(AligningModel(tokenizer, translator), [method])
+        except UserError as error:
+            raise UserError(f"callbacks.alignments.method={method}: {error}") from error
+        translator.train()
 
 
 def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> None:

@@ -31,11 +31,13 @@ from nmt.run.model import build_translator
 from nmt.run.paths import load_config, write_atomically
 from nmt.training import launch
 from nmt.training.callbacks import (
+    DrawAlignments,
     ScoreValidation,
     TensorBoard,
     summarize,
 )
 from nmt.training.checks import (
+    check_explainer,
     check_lengths,
     check_monitors,
     check_parts,
@@ -208,6 +210,8 @@ def make_module(
     for each in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(each, ScoreValidation) and isinstance(bleu := each.scorers["bleu"], Bleu):
             check_references(cfg, bleu, datamodule.val_text["tgt"][:1000])
+        if isinstance(each, DrawAlignments):
+            check_explainer(each.method, translator, tokenizer)
     log.info("%s with %s parameters", translator.name, f"{translator.num_parameters:,}")
     module = TranslationModule(
         translator,

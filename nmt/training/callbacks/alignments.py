@@ -12,8 +12,9 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from nmt import alignment, distributed, plotting
+from nmt.analysis.explanation import explain
 from nmt.attention.masks import padding_mask
-from nmt.config.types import Whole
+from nmt.config.types import Explainer, Whole
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import DecodingSettings
@@ -36,7 +37,8 @@ class DrawAlignments(Callback):
     as images `val/alignment/ROW` and as PNG files in `directory`: the mean over heads of the model's alignment layer,
     or of all layers. If there are several layers or heads, `val/heads/ROW` shows each. At the end of training, each
     sentence's heatmaps become an animation. `history.npz` in `directory` keeps the weights, errors and greedy
-    translations of all validations, and `index.html` shows them with a slider.
+    translations of all validations, and `index.html` shows them with a slider. A `method` other than attention also
+    explains the sentences (`nmt.analysis.explain`), as images `val/METHOD/ROW` and as PNG files.
     """
 
     # All need a model with attention; val/aer needs gold alignments as well, val/importance/* documents with them
@@ -46,8 +48,8 @@ class DrawAlignments(Callback):
         **{f"val/importance/{name}": "max" for name in alignment.Importance._fields},
     }
 
-    def __init__(self, *, num_sentences: Whole, directory: str) -> None:
-        self.num_sentences, self.directory = num_sentences, Path(directory)
+    def __init__(self, *, num_sentences: Whole, directory: str, method: Explainer) -> None:
+        self.num_sentences, self.directory, self.method = num_sentences, Path(directory), method
         self._weights: dict[int, torch.Tensor] = {}
 
     def on_validation_epoch_start(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -68,12 +70,27 @@ class DrawAlignments(Callback):
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         collected = distributed.merge(self._weights)
         self._weights = {}
-        if not collected:
-            return
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
+        model = AligningModel(data.tokenizer, pl_module.translator)
+        if collected:
+            self._measure(pl_module, model, data, collected)
+        if trainer.is_global_zero:
+            rows = fixed_sentences(data, sorted(collected) or range(len(data.val_text)), self.num_sentences)
+            for row in rows:
+                self._draw(trainer, model, data, row)
+            if rows and collected:
+                self._remember(trainer, model, data, rows, collected, pl_module.decoding.greedy)
+
+    def _measure(
+        self,
+        pl_module: Any,
+        model: AligningModel,
+        data: TranslationDataModule,
+        collected: dict[int, torch.Tensor],
+    ) -> None:
+        """Log the measures of the weights of all validation pairs."""
         for name, value in alignment.statistics(list(collected.values())).items():
             pl_module.log(f"val/attention/{name}", value, rank_zero_only=False)
-        model = AligningModel(data.tokenizer, pl_module.translator)
         if "alignment" in data.val_text.column_names:
             score = model.alignment_error(data.val_text, collected, collected)
             pl_module.log("val/aer", score.aer, rank_zero_only=False)
@@ -81,12 +98,6 @@ class DrawAlignments(Callback):
             if importance := model.importance(data.val_text, collected):
                 for name, value in importance._asdict().items():
                     pl_module.log(f"val/importance/{name}", value, rank_zero_only=False)
-        if trainer.is_global_zero:
-            rows = fixed_sentences(data, sorted(collected), self.num_sentences)
-            for row in rows:
-                self._draw(trainer, model, data, row)
-            if rows:
-                self._remember(trainer, model, data, rows, collected, pl_module.decoding.greedy)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
@@ -99,15 +110,20 @@ class DrawAlignments(Callback):
         sentence = data.val_text[row]
         pair = sentence["src"], sentence["tgt"]
         gold = alignment.parse_talp(sentence["alignment"])[0] if "alignment" in sentence else None
-        title = f"sentence {row}, step {trainer.global_step}"
-        [(_, heads)] = model.attentions(*([text] for text in pair))  # [L, K, T, S]
-        units = _units(sentence)
-        mean = model.between(model.choose_head(heads, None, None), *pair, units=units)
-        labels = mean.source.labels, mean.target.labels
-        self._show(trainer, plotting.picture(mean.sentence(title, gold)), "alignment", row)
-        if heads.shape[0] * heads.shape[1] > 1 and alignment.SEPARATOR not in labels[0]:
-            grid = [[model.between(head, *pair, units=units).weights for head in each] for each in heads]
-            self._show(trainer, plotting.head_grid(grid, *labels, title=title, gold=gold), "heads", row)
+        title, units = f"sentence {row}, step {trainer.global_step}", _units(sentence)
+        for _, heads in model.attentions(
+            *([text] for text in pair)
+        ):  # [L, K, T, S], if the model has attention
+            mean = model.between(model.choose_head(heads, None, None), *pair, units=units)
+            labels = mean.source.labels, mean.target.labels
+            self._show(trainer, plotting.picture(mean.sentence(title, gold)), "alignment", row)
+            if heads.shape[0] * heads.shape[1] > 1 and alignment.SEPARATOR not in labels[0]:
+                grid = [[model.between(head, *pair, units=units).weights for head in each] for each in heads]
+                self._show(trainer, plotting.head_grid(grid, *labels, title=title, gold=gold), "heads", row)
+        if self.method != "attention":
+            found = model.between(explain(model, *pair, self.method).weights, *pair, units=units)
+            named = found.sentence(f"{title}, {self.method.replace('_', ' ')}", gold)
+            self._show(trainer, plotting.picture(named), self.method, row)
 
     def _remember(
         self,
@@ -178,7 +194,7 @@ def _gold(example: dict[str, str]) -> np.ndarray:
     return np.array(sorted(links), dtype=int).reshape(-1, 2)
 
 
-def fixed_sentences(data: TranslationDataModule, rows: list[int], number: int) -> list[int]:
+def fixed_sentences(data: TranslationDataModule, rows: Sequence[int], number: int) -> list[int]:
     """The first rows whose reference has 6 to 16 words, or characters of text without spaces, then other rows if there
     are too few: always the same."""
     lengths = {row: len(alignment.split_units(data.val_text[row]["tgt"])) for row in rows[: 50 * number]}
