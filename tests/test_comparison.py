@@ -697,6 +697,42 @@ def test_a_broken_run_directory_is_named(sweep, file, text, message):
         compare(f"runs=[{directory}]")
 
 
+def test_the_faithfulness_that_runs_have_stored_is_one_table(sweep, capsys):
+    def summary(score: float) -> dict:
+        interval = {"score": score, "ci": 0.01}
+        of_all = dict.fromkeys(("comprehensiveness", "sufficiency", "tau"), interval)
+        return {"num_sentences": 30, "lost": [score] * 4, **of_all}
+
+    stored = {"gradient": summary(0.1), "attention": summary(0.2)}
+    runs = [sweep.write("a"), sweep.write("b", attention="AdditiveAttention", extra={"explanations": stored})]
+    usual = json.loads((runs[0] / "metrics.json").read_text("utf-8"))
+    for age, (folder, found, more) in enumerate(
+        (
+            ("last", summary(0.3), {"checkpoint": "last"}),
+            ("damaged", {"tau": {"score": "x"}}, {}),
+            ("new", summary(0.4), {}),
+            ("old", summary(0.5), {}),
+        )
+    ):
+        file = runs[0] / "evaluations" / folder / "metrics.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(usual | {"explanations": {"gradient": found}} | more), "utf-8")
+        os.utime(file, (9e8 - age, 9e8 - age))
+    output = sweep.root / "out"
+    result = compare(f"runs=[{runs[0]},{runs[1]}]", f"output={output}")
+    labels = [row["run"] for row in result["runs"]]
+    assert result["explanations"] == {labels[0]: {"gradient": summary(0.4)}, labels[1]: stored}
+    table = [line for line in capsys.readouterr().out.splitlines() if " 30 |" in line]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
+    assert cells == [
+        [labels[0], "gradient", "30", *["0.400 ± 0.010"] * 3],
+        [labels[1], "gradient", "30", *["0.100 ± 0.010"] * 3],
+        [labels[1], "attention", "30", *["0.200 ± 0.010"] * 3],
+    ]
+    assert "![explanations](explanations.png)" in (output / "comparison.md").read_text("utf-8")
+    assert (output / "explanations.png").stat().st_size > 1000
+
+
 def test_extras_that_are_damaged_are_left_out(sweep):
     damaged = {
         "aer": {"score": "x"},

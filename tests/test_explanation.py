@@ -372,6 +372,9 @@ def test_the_summary_has_intervals_over_sentences():
     assert result["lost"] == [1, 1, 1, 1]
     assert "aer" not in summarize_faithfulness(found, None, 0)["gradient"]
     assert summarize_faithfulness(found, None, 0)["gradient"]["tau"]["ci"] == 0
-    header, row = faithfulness_rows({"gradient": result})
-    assert header[-1] == "AER"
+    bare = summarize_faithfulness(found, None, 0)
+    header, row, other = faithfulness_rows({"A": {"value_norm": result}, "B": bare})
+    assert header[0::6] == ["run", "AER"]
+    assert row[:3] == ["A", "value norm", "4"]
     assert row[-1].startswith("0.250 ± ")
+    assert other[:3] + other[-1:] == ["B", "gradient", "4", "–"]

@@ -10,9 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from omegaconf import OmegaConf
 
 from nmt import metrics
+from nmt.analysis.faithfulness import read_faithfulness
+from nmt.commands.evaluate import compare_explanations
 from nmt.comparison.runs import read_run
 from nmt.config.build import build
 from nmt.data.corpus import read_files
@@ -274,11 +277,21 @@ def test_the_faithfulness_of_explanations_is_written_with_the_scores(scored):
     assert list(found) == ["attention", "occlusion", "random"]
     assert found["occlusion"]["tau"]["score"] == pytest.approx(1)
     assert "| occlusion " in ended.out
+    assert read_faithfulness(read_run(file.parent, "test"), "test") == found
     assert file.with_name("explanations.png").stat().st_size > 1000
     refused(run_composed(*given, "explain=[lime]"), "explain", "lime")
     refused(run_composed(*given, "explain=[rollout]"), "rollout", "Transformer")
     refused(run_composed(*given, "explain_lines=2"), "explain_lines", "explain=")
     refused(run_composed(*given, "explain=[gradient]", "int8=true"), "int8", "gradient")
+
+
+def test_pairs_that_the_model_cannot_read_are_not_explained(tmp_path, caplog):
+    sizes = ["model=transformer", "model.size=8", "encoder.num_heads=2", "decoder.num_heads=2"]
+    run = Run.load(make_run(tmp_path, *sizes, "positions=learned", "positions.max_length=12"), device="cpu")
+    pairs = Dataset.from_dict({"src": ["the house", "house " * 20], "tgt": ["nhà", "nhà"]})
+    cfg = SimpleNamespace(explain=["attention"], explain_lines=2, num_bootstrap=0)
+    assert compare_explanations(cfg, run, pairs)["attention"]["num_sentences"] == 1
+    assert "more than 12 pieces" in caplog.text
 
 
 def test_changed_settings_name_the_folder(scored):

@@ -1,22 +1,31 @@
 """How faithful explanations are: the probability lost without the pieces that they name, and their agreement."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, NamedTuple, NotRequired, cast
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from pydantic import Field
 from tqdm import tqdm
+from typing_extensions import TypedDict
 
-from nmt import alignment
+from nmt import alignment, plotting
 from nmt.analysis.explanation import Explanation, explain
 from nmt.analysis.teacher_forcing import ForcedPair
-from nmt.config.types import Explainer
+from nmt.comparison.runs import ScoredRun
+from nmt.config.types import Count, Explainer, check_value
+from nmt.errors import UserError
+from nmt.run.paths import EVALUATIONS, score_files
 from nmt.run.run import Run
+from nmt.run.scores import read_scores
 
 SHARES = (0.1, 0.2, 0.3, 0.5)  # of the source pieces
 RANDOM = "random"  # scores drawn by chance, to compare with
 MEASURES = ("comprehensiveness", "sufficiency", "tau", "aer")
+_MADE_WITH = ("references", "checkpoint", "average", "int8")  # keys of metrics.json
 
 
 class Faithfulness(NamedTuple):
@@ -35,6 +44,24 @@ class Faithfulness(NamedTuple):
     lost: NDArray[np.floating]
     tau: NDArray[np.floating]
     links: list[alignment.Links]
+
+
+class Interval(TypedDict):
+    """A score with half the width of its 95 % interval."""
+
+    score: float
+    ci: float
+
+
+class Summary(TypedDict):
+    """The measures of a method over all sentences, as `metrics.json` has them; see `Faithfulness`."""
+
+    num_sentences: Count
+    lost: Annotated[list[float], Field(min_length=len(SHARES), max_length=len(SHARES))]
+    comprehensiveness: Interval
+    sufficiency: Interval
+    tau: Interval
+    aer: NotRequired[Interval]
 
 
 def measure_faithfulness(
@@ -92,8 +119,8 @@ def kendall_tau(one: NDArray[np.floating], other: NDArray[np.floating]) -> float
 
 def summarize_faithfulness(
     found: dict[str, Faithfulness], golds: Sequence[str] | None, num_bootstrap: int, seed: int = 1
-) -> dict[str, dict[str, Any]]:
-    """The measures of each method with half the width of their 95 % intervals, by bootstrap over sentences.
+) -> dict[str, Summary]:
+    """The measures of each method, with intervals by bootstrap over sentences.
 
     `golds` has the gold links of each sentence (`alignment.parse_talp`); without it there is no `aer`.
     """
@@ -109,9 +136,9 @@ def summarize_faithfulness(
         chosen = [(each.links[row], *links[row]) for row in rows]
         return alignment.score_alignments(*map(list, zip(*chosen, strict=True))).aer
 
-    result: dict[str, dict[str, Any]] = {}
+    result: dict[str, Any] = {}
     for name, each in found.items():
-        result[name] = {"lost": each.lost.mean(axis=0).tolist()}
+        result[name] = {"num_sentences": number, "lost": each.lost.mean(axis=0).tolist()}
         for key in MEASURES if links is not None else MEASURES[:-1]:
             resampled = [measure(each, key, rows) for rows in samples] or [0.0]
             low, high = np.percentile(resampled, [2.5, 97.5])
@@ -120,12 +147,43 @@ def summarize_faithfulness(
     return result
 
 
-def faithfulness_rows(result: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """A header and a row per method."""
-    measures = [each for each in MEASURES if each in next(iter(result.values()))]
+def read_faithfulness(run: ScoredRun, split: str) -> dict[str, Summary]:
+    """The measures that `evaluate.py explain=[…]` stored in a run's directory, of each method the newest.
+
+    Files that are damaged, or of another checkpoint or other text than the run's scores, are left out.
+    """
+    file = score_files(run.directory, split)[0]
+    others = run.directory.glob(f"{EVALUATIONS}/*/{file.name}")
+    found: dict[str, Summary] = {}
+    for each in (file, *sorted(others, key=lambda other: other.stat().st_mtime)):
+        with suppress(UserError):
+            scores = read_scores(each)
+            check_value(dict[str, Summary], scores.get("explanations", {}), "explanations")
+            if all(scores.get(key) == run.metrics.get(key) for key in _MADE_WITH):
+                found |= scores.get("explanations", {})
+    return found
+
+
+def faithfulness_rows(found: Mapping[str, Mapping[str, Summary]]) -> list[list[str]]:
+    """A header and a row per run and method: the run, the method, the number of sentences and the measures."""
+    every = [(run, method, each) for run, result in found.items() for method, each in result.items()]
+    measures = [key for key in MEASURES if any(key in each for _, _, each in every)]
     names = {"tau": "tau with occlusion", "aer": "AER"}
-    rows = [["explanation", *(names.get(each, each) for each in measures)]]
-    for name, each in result.items():
-        cells = [f"{each[key]['score']:.3f} ± {each[key]['ci']:.3f}" for key in measures]
-        rows.append([name.replace("_", " "), *cells])
+    rows = [["run", "explanation", "sentences", *(names.get(key, key) for key in measures)]]
+    for run, method, each in every:
+        intervals: list[Any] = [each.get(key) for key in measures]
+        cells = [f"{one['score']:.3f} ± {one['ci']:.3f}" if one else "–" for one in intervals]
+        rows.append([run, method.replace("_", " "), str(each["num_sentences"]), *cells])
     return rows
+
+
+def faithfulness_plot(found: Mapping[str, Mapping[str, Summary]]) -> Figure:
+    """The probability of a target piece that is lost as more of the pieces that a method names become unknown."""
+    curves = {
+        f"{run and f'{run}, '}{method.replace('_', ' ')}": [((0.0, *SHARES), [0.0, *each["lost"]])]
+        for run, result in found.items()
+        for method, each in result.items()
+    }
+    share = "share of the source pieces that become unknown"
+    figure: Figure = plotting.learning_curves(curves, ylabel="probability lost", xlabel=share)
+    return figure

@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from nmt import plotting
+from nmt.analysis.faithfulness import faithfulness_plot, faithfulness_rows, read_faithfulness
 from nmt.atomic import json_text, write_together
 from nmt.comparison import figures, tables
 from nmt.comparison.runs import ScoredRun, read_runs
@@ -66,6 +67,14 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         )
         result["bleu_by_length"] = lengths
         sections.append(tables.length_table("BLEU by source length", rows, lengths))
+    explained = {
+        str(row["run"]): found
+        for row, run in zip(rows, runs, strict=False)
+        if (found := read_faithfulness(run, cfg.split))
+    }
+    if explained:
+        result["explanations"] = explained
+        sections.append(tables.align_columns(faithfulness_rows(explained)))
     report = "\n\n".join(sections)
     print(f"{cfg.split}, {len(references[0])} sentences\n\n{report}")
     if cfg.output is not None:
@@ -100,6 +109,8 @@ def draw_plots(
             for system, group in groups.items()
         }
         plots["learning_curves"] = plotting.learning_curves(drawn, ylabel="val/bleu")
+    if explained := result.get("explanations"):
+        plots["explanations"] = faithfulness_plot(explained)
     return plots
 
 

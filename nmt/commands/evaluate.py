@@ -1,6 +1,6 @@
 """Score a trained run on a split of its data, or of other data."""
 
-from collections.abc import Mapping
+import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt import plotting
 from nmt.analysis.explanation import check_explainers
-from nmt.analysis.faithfulness import SHARES, faithfulness_rows, measure_faithfulness, summarize_faithfulness
+from nmt.analysis.faithfulness import (
+    faithfulness_plot,
+    faithfulness_rows,
+    measure_faithfulness,
+    summarize_faithfulness,
+)
 from nmt.checkpoint import checkpoints_of, find_checkpoint
 from nmt.comparison.tables import align_columns
 from nmt.config.build import build, build_parts, metrics_of
@@ -22,12 +27,13 @@ from nmt.lines import read_lines
 from nmt.run.data import stored_data
 from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.observations import observe
-from nmt.run.paths import score_files
+from nmt.run.paths import EVALUATIONS, score_files
 from nmt.run.probes import SCORES, probe_rows, run_probes
 from nmt.run.run import Run, open_run
 from nmt.run.scores import folder_name, is_repeated, score_lines, write_scores
 
-EVALUATIONS = "evaluations"  # folder in a run directory for scores with changed settings
+log = logging.getLogger(__name__)
+
 USUAL: dict[str, Any] = {
     "average": None,
     "int8": False,
@@ -85,8 +91,9 @@ def evaluate(cfg: DictConfig) -> dict:
     if cfg.probes:
         print(align_columns(probe_rows(scores["probes"])))
     if cfg.explain:
-        print(align_columns(faithfulness_rows(scores["explanations"])))
-        draw_lost_probability(scores["explanations"], output / "explanations.png")
+        explained = {"": scores["explanations"]}
+        print(align_columns([row[1:] for row in faithfulness_rows(explained)]))
+        plotting.to_png(faithfulness_plot(explained), output / "explanations.png")
     beside = "translations" if cfg.hypotheses is None else "log-probabilities"
     print(f"written to {file}, with the {beside} beside it")
     return scores
@@ -118,16 +125,15 @@ def read_text(cfg: DictConfig, run: Run) -> Dataset:
 def compare_explanations(cfg: DictConfig, run: Run, dataset: Dataset) -> dict[str, Any]:
     """The faithfulness of the methods `explain` on the references of the first lines, with gold links their AER."""
     rows = dataset.select(range(min(cfg.explain_lines, len(dataset))))
+    sides = run.tokenizer.encode_source(list(rows["src"])), run.tokenizer.encode_target(list(rows["tgt"]))
+    lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
+    longest = run.translator.max_length or max(lengths)
+    if max(lengths) > longest:
+        log.warning("pairs of more than %d pieces, which the model cannot read, are not explained", longest)
+        rows = rows.select([row for row, length in enumerate(lengths) if length <= longest])
     found = measure_faithfulness(run, list(rows["src"]), list(rows["tgt"]), cfg.explain)
     golds = list(rows["alignment"]) if "alignment" in rows.column_names else None
     return summarize_faithfulness(found, golds, cfg.num_bootstrap)
-
-
-def draw_lost_probability(explanations: Mapping[str, Any], file: Path) -> None:
-    """Draw the probability of a target piece that is lost as more of the pieces that a method names become unknown."""
-    curves = {name: [((0.0, *SHARES), [0.0, *each["lost"]])] for name, each in explanations.items()}
-    share = "share of the source pieces that become unknown"
-    plotting.to_png(plotting.learning_curves(curves, ylabel="probability lost", xlabel=share), file)
 
 
 def count_long_references(cfg: DictConfig, run: Run, dataset: Dataset, decoding: DecodingSettings) -> None:
