@@ -18,6 +18,7 @@ import torch
 from omegaconf import OmegaConf
 
 from nmt import Run
+from nmt.analysis import explain
 from nmt.attention import fixed_rows, overriding
 from nmt.attention.masks import padding_mask
 from nmt.commands import demo, early_checks
@@ -416,6 +417,43 @@ def test_attention_held_in_the_browser_is_held_as_in_python(name, trained, opene
     assert held.log_prob != pytest.approx(free.log_prob, abs=1e-3)
 
 
+SAYS = """verb => {
+    const word = document.querySelector("#view .target .word");
+    word?.blur();
+    word?.focus();
+    return document.querySelector("#view .said")?.textContent.match(verb + ".*[0-9]");
+}"""
+OCCLUDE = """async ([number, lines]) => {
+    const {runs} = await import("./page.js"), run = runs[number], found = [];
+    for (const line of lines) {
+        const result = await run.translate(line);
+        result.lost = await run.occlude(result);
+        const {weights} = run.sentence(result, {unit: "words", method: "occlusion"});
+        found.push({text: run.textOf(result.best[0]), ids: result.best[0].ids, lost: result.lost, weights});
+    }
+    return found;
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_occlusion_in_the_browser_is_that_of_python(name, trained, opened, address):
+    ours, number = trained[name], list(KINDS).index(name)
+    with opened(address) as page:
+        ready(page)
+        lines = [line for line in ours.split("val")["src"] if len(line.split()) > 4][:8]
+        found = dict(zip(lines, page.evaluate(OCCLUDE, [number, lines]), strict=True))
+    # A translation may be cut into other pieces than it was written in
+    same = {line: each for line, each in found.items()
+            if ours.tokenizer.encode_target([each["text"]])[0][:-1] == each["ids"]}  # fmt: skip
+    assert len(same) > 3
+    for line, each in same.items():
+        expected = explain(ours, line, each["text"], "occlusion")
+        np.testing.assert_allclose(each["lost"], expected.source, atol=1e-3)
+        words = ours.between_words(expected.weights, line, each["text"])
+        np.testing.assert_allclose(each["weights"], words, atol=1e-3)
+
+
 @pytest.mark.slow
 def test_a_person_types_chooses_and_holds(trained, opened, address):
     expected = trained["gru"].translate(["the boy eats ."])[0]
@@ -428,6 +466,10 @@ def test_a_person_types_chooses_and_holds(trained, opened, address):
         assert "en to vi" in page.inner_text("h1")
         words.nth(0).hover()
         assert "attends to" in page.inner_text(".said")
+        for method, verb in (("occlusion", "needs"), ("attention", "attends to")):
+            page.select_option("#method", method)
+            page.wait_for_function(SAYS, arg=f" {verb}: ")  # the page draws again
+            assert ("method=occlusion" in page.url) == (method == "occlusion")
         words.nth(0).click()
         other = page.locator("#others button").nth(3)
         piece = other.inner_text().split()[0].strip("▁")

@@ -1,6 +1,6 @@
 // The page: translate as one types, point at words, take other pieces, hold the attention, compare runs.
 import {Pieces, words, wordsOfPieces} from "./pieces.js";
-import {beamSearch, largest, meanWeights, Translator} from "./search.js";
+import {beamSearch, largest, meanWeights, occlude, Translator} from "./search.js";
 import {drawGroup, drawSentence, make} from "./sentence.js";
 
 const NUM_ALTERNATIVES = 8;
@@ -9,6 +9,7 @@ const MOST_BEAM = 20;
 const LONGEST = 1000; // characters of a text
 const END = "(end)";
 const ALL = "all, side by side";
+const OCCLUSION = "occlusion";
 const NOTHING = {source: [], target: [], weights: []};
 const PAUSE = 150; // milliseconds after the last key
 const BETWEEN_FRAMES = 50; // milliseconds
@@ -41,7 +42,7 @@ export class Run {
     const encoded = this.source.encode(line);
     const ids = [...encoded.ids.slice(0, most - 1), eos];
     if (ids.length === 1) return null;
-    const found = {line, encoded, length: ids.length};
+    const found = {line, encoded, length: ids.length, ids};
     const settings = {...decoding, beam_size: beam >= 1 ? Math.min(MOST_BEAM, Math.round(beam)) : decoding.beam_size};
     const begin = prefix.filter(id => id !== eos);
     if (begin.length < prefix.length) Object.assign(settings, {max_length: begin.length, min_length: 0});
@@ -53,27 +54,43 @@ export class Run {
     }
     const tell = hypothesis => onStep?.({...found, best: [hypothesis]});
     const options = {numBest: Math.min(NUM_BEST, settings.beam_size), prefix: begin, pins: held, signal, onStep: tell};
-    return {...found, best: await beamSearch(this.translator, ids, settings, options)};
+    return {...found, pins: held, best: await beamSearch(this.translator, ids, settings, options)};
+  }
+
+  // What the best translation loses without each source piece.
+  occlude({ids, pins, best: [best]}, signal) {
+    return occlude(this.translator, ids, this.source.unk, best, {pins, signal});
   }
 
   textOf = ({ids}) => this.target.decode(ids).text;
 
-  // The best translation to draw, by words or pieces; layer and head count from 0, or are the mean over them.
-  sentence({line, encoded, length, best: [{ids, steps}]}, {unit, layer, head}) {
+  // The best translation to draw, by words or pieces; layer and head count from 0, or are the mean over them. By occlusion
+  // a weight is the share of a source piece in what a piece loses.
+  sentence({line, encoded, length, lost, best: [{ids, steps}]}, {unit, layer, head, method}) {
     const target = this.target.decode(ids);
     const heads = this.config.num_heads;
     const matches = (chosen, place) => chosen === "mean" || Number(chosen) === place;
     const isChosen = (_, at) =>
       matches(layer, Math.floor(at / length / heads)) && matches(head, Math.floor(at / length) % heads);
-    const pieces = steps.map(({weights}) => [...meanWeights((weights ?? []).filter(isChosen), length)]);
+    const isOccluded = method === OCCLUSION;
+    const verbs = isOccluded ? ["needs", "is needed by"] : undefined;
+    const pieces = isOccluded
+      ? steps.map((_, at) => shares(lost?.[at] ?? Array(length).fill(0)))
+      : steps.map(({weights}) => [...meanWeights((weights ?? []).filter(isChosen), length)]);
     if (unit === "pieces") {
       const labels = [...target.labels, END].slice(0, steps.length);
-      return {source: [...encoded.labels.slice(0, length - 1), END], target: labels, weights: pieces};
+      return {source: [...encoded.labels.slice(0, length - 1), END], target: labels, weights: pieces, verbs};
     }
-    const sides = {source: words(line), target: words(target.text)};
+    const sides = {source: words(line), target: words(target.text), verbs};
     const sourceOf = wordsOfPieces(encoded).slice(0, length - 1);
     return {...sides, weights: betweenWords(pieces, wordsOfPieces(target), sourceOf, sides)};
   }
+}
+
+// The sizes of numbers with a sum of 1.
+function shares(numbers) {
+  const sum = numbers.reduce((all, each) => all + Math.abs(each), 0) || 1;
+  return numbers.map(each => Math.abs(each) / sum);
 }
 
 // The sum over a source word's pieces, without the end of the source, then the mean over a target word's pieces.
@@ -91,7 +108,16 @@ function betweenWords(pieces, targetOf, sourceOf, {source, target}) {
 
 // The choices of a person: the controls of the same names, and what is not free of a translation. They are the page's
 // address, so that a sentence can be sent as a link.
-const START = {run: "", text: "", forced: "", unit: "words", layer: "mean", head: "mean", beam: ""};
+const START = {
+  run: "",
+  text: "",
+  forced: "",
+  unit: "words",
+  method: "attention",
+  layer: "mean",
+  head: "mean",
+  beam: "",
+};
 const FREE = {prefix: [], pins: {}};
 let state = {...START, ...FREE};
 export let runs = [];
@@ -158,6 +184,7 @@ async function translate(signal) {
     const found = await run.translate(line, {...choices, signal, onStep});
     signal.throwIfAborted();
     if (!found) break;
+    if (state.method === OCCLUSION) found.lost = await run.occlude(found, signal);
     draw({run, found, view}, drawn.length);
     drawn.push({run, found, view});
     if (found.encoded.ids.length >= found.length)
@@ -246,7 +273,7 @@ function fillControls() {
   const lists = {run: [...names, ALL], layer: numbers(config.num_layers), head: numbers(config.num_heads)};
   for (const [id, list] of Object.entries(lists)) {
     $(id).replaceChildren(...list.map(text => make("option", {}, String(text))));
-    $(id).parentElement.hidden = list.length < 3;
+    $(id).parentElement.hidden = list.length < 3 || (id !== "run" && state.method === OCCLUSION);
   }
   for (const id of Object.keys(START)) if ($(id).value !== state[id]) $(id).value = state[id];
   if (!state.run) $("run").value = config.name;
@@ -277,6 +304,7 @@ function listen() {
   const read = id => {
     state[id] = $(id).value;
     if (id === "run") Object.assign(state, {layer: "mean", head: "mean"});
+    if (id === "method") return change({});
     if (!["unit", "layer", "head"].includes(id)) return change(FREE);
     writeAddress();
     return drawn.forEach(draw);

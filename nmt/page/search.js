@@ -19,12 +19,14 @@ export class Translator {
     return {memory: Object.fromEntries(memory), state: Object.fromEntries(state), length: ids.length};
   }
 
-  // One step of hypotheses `rows` of the state, with their last pieces. held: {layer: Float32Array [S]} at this position.
-  async advance(pieces, {memory, state, length}, rows, held = {}) {
+  // One step of hypotheses `rows` of the state, with their last pieces. The memory is that of one source for all, or with
+  // `areMany` has a source per row. held: {layer: Float32Array [S]} at this position.
+  async advance(pieces, {memory, state, length, areMany}, rows, held = {}) {
     const {Tensor} = this.ort;
     const layers = this.config.num_layers;
     const feeds = {piece: new Tensor("int64", BigInt64Array.from(pieces, BigInt), [pieces.length])};
-    for (const [name, tensor] of Object.entries(memory)) feeds[name] = take(Tensor, tensor, Array(rows.length).fill(0));
+    const sources = areMany ? rows : Array(rows.length).fill(0);
+    for (const [name, tensor] of Object.entries(memory)) feeds[name] = take(Tensor, tensor, sources);
     for (const [name, tensor] of Object.entries(state)) feeds[name] = take(Tensor, tensor, rows);
     if (layers) {
       const weights = new Float32Array(layers * length);
@@ -49,6 +51,14 @@ function take(Tensor, tensor, rows) {
   const data = new tensor.data.constructor(rows.length * parts[0].length);
   for (const [at, row] of rows.entries()) data.set(parts[row], at * parts[0].length);
   return new Tensor(tensor.type, data, [rows.length, ...tensor.dims.slice(1)]);
+}
+
+// Tensors [1, …] as one [N, …].
+function join(Tensor, tensors) {
+  const [{type, data: first, dims}] = tensors;
+  const data = new first.constructor(tensors.length * first.length);
+  for (const [at, tensor] of tensors.entries()) data.set(tensor.data, at * first.length);
+  return new Tensor(type, data, [tensors.length, ...dims.slice(1)]);
 }
 
 const split = ({data, dims: [count]}) => {
@@ -148,6 +158,37 @@ export async function beamSearch(translator, ids, settings, options) {
     if (ends.length >= numBest && ends[numBest - 1].score >= attainable) break;
   }
   return ends.slice(0, numBest);
+}
+
+// The log-probability that each piece of a hypothesis, and the end, loses if a source piece becomes unknown, [T][S], as
+// nmt/analysis/occlusion.py has it.
+export async function occlude(translator, ids, unk, {ids: written, steps}, {pins = {}, signal} = {}) {
+  const parts = [];
+  for (const at of ids.keys()) {
+    parts.push(await translator.encode(ids.map((id, place) => (place === at ? unk : id))));
+    signal?.throwIfAborted();
+  }
+  const joined = kind =>
+    Object.keys(parts[0][kind]).map(name => [
+      name,
+      join(
+        translator.ort.Tensor,
+        parts.map(part => part[kind][name]),
+      ),
+    ]);
+  const [memory, state] = ["memory", "state"].map(kind => Object.fromEntries(joined(kind)));
+  const encoded = {memory, state, length: ids.length, areMany: true};
+  const lost = [];
+  let last = translator.config.bos_id;
+  for (const [step, piece] of [...written, translator.config.eos_id].entries()) {
+    const out = await translator.advance(Array(ids.length).fill(last), encoded, [...ids.keys()], pins[step]);
+    encoded.state = out.state;
+    lost.push(out.logits.map(row => steps[step].logProbs[piece] - logSoftmax(row)[piece]));
+    last = piece;
+    await new Promise(resolve => setTimeout(resolve)); // the browser takes keys
+    signal?.throwIfAborted();
+  }
+  return lost;
 }
 
 // The places of the `number` largest values, largest first.

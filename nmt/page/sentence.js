@@ -1,6 +1,6 @@
 // A sentence pair with its attention: its words with curves between them, and a heatmap. Every page draws with this.
 // A sentence: {title, note, source: [label, …], target: [label, …], weights: [[share, …], …] a row per target label,
-// gold: [[source, target], …], parts: [number of source labels of each sentence of a document, …]}.
+// gold: [[source, target], …], verbs: [of a target word, of a source word], parts: [number of source labels of each sentence of a document, …]}.
 
 const SVG = "http://www.w3.org/2000/svg";
 const LEAST_CURVE = 0.05; // share of the attention
@@ -77,7 +77,8 @@ export function drawSentence(sentence, {langs = {}, onWord} = {}) {
     if (side === "target") shadeParts(shares);
     const ranked = [...shares.entries()].filter(([, share]) => percent(share)).sort((one, other) => other[1] - one[1]);
     const most = ranked.slice(0, 3).map(([place, share]) => isolate(`${now[OTHER[side]][place]} ${percent(share)}`));
-    const verb = side === "target" ? "attends to" : "is attended by";
+    const [reads, isRead] = now.verbs ?? ["attends to", "is attended by"];
+    const verb = side === "target" ? reads : isRead;
     said.textContent = `${isolate(now[side][number])} ${verb}: ${most.join(", ") || "nothing"}`;
   };
   const rest = () => (pinned && words[pinned[0]][pinned[1]] ? show(...pinned) : clear());
