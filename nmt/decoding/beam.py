@@ -19,7 +19,7 @@ from torch import Tensor
 from nmt import kernels
 from nmt.attention.masks import padding_mask
 from nmt.decoding.constraints import NEVER, Constraints
-from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, no_finite, rebuild
+from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, no_finite, places, rebuild
 from nmt.decoding.penalties import coverage_penalty, length_penalty
 from nmt.decoding.settings import DecodingSettings
 from nmt.models.base import Translator, select
@@ -52,7 +52,7 @@ def beam_search(
     state = model.init_state(memory)
 
     # The beam starts with a single hypothesis and grows to beam_size when there are enough candidates.
-    rows = torch.arange(src.size(0), device=src.device)  # [b] the sentences still in the batch
+    rows = place = torch.arange(src.size(0), device=src.device)  # [b] the sentences still in the batch
     tgt_prev = src.new_full((src.size(0),), model.bos_id)
     live = torch.zeros(src.size(0), 1, device=src.device)  # [b, K] log-probabilities; -inf is an empty slot
     num_finished = torch.zeros_like(rows)
@@ -66,7 +66,7 @@ def beam_search(
         log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
         best, parent, piece, has_nan = _extend(live, log_probs, beam_size)  # [b, K'] each
         is_broken[rows] |= has_nan
-        trail.append(TrailStep.of(rows, parent, piece, weights if need_weights else None, src))
+        trail.append(TrailStep.of(place, parent, piece, weights if need_weights else None))
 
         width = live.size(1)
         live, ending = _end(best, piece == model.eos_id, beam_size - num_finished[rows])
@@ -81,7 +81,7 @@ def beam_search(
         index = torch.arange(len(rows), device=src.device).unsqueeze(1) * width + parent  # [b, K']
         if len(going) < len(rows):
             rows, live, piece, index = rows[going], live[going], piece[going], index[going]
-            memory = select(memory, going)
+            memory, place = select(memory, going), places(rows, src.size(0))
         tgt_prev = piece.flatten()
         state, coverage, history = select((state, coverage, history), index.flatten())
         if history is not None:

@@ -66,14 +66,15 @@ class TrailStep(NamedTuple):
     weights: Tensor | None  # [b, K, S] of the slots before the step
 
     @classmethod
-    def of(
-        cls, rows: Tensor, parent: Tensor, piece: Tensor, weights: Tensor | None, src: Tensor
-    ) -> "TrailStep":
-        place = torch.zeros(src.size(0), dtype=torch.long, device=src.device)
-        place[rows] = torch.arange(len(rows), device=src.device)
-        if weights is not None:
-            weights = weights.view(len(rows), -1, src.size(1))
-        return cls(place, parent, piece, weights)
+    def of(cls, place: Tensor, parent: Tensor, piece: Tensor, weights: Tensor | None) -> "TrailStep":
+        return cls(place, parent, piece, None if weights is None else weights.unflatten(0, (len(piece), -1)))
+
+
+def places(rows: Tensor, num_sentences: int) -> Tensor:
+    """The index of each of `num_sentences` sentences in `rows` [b], those still in the batch; 0 if it has left."""
+    place = torch.zeros(num_sentences, dtype=torch.long, device=rows.device)
+    place[rows] = torch.arange(len(rows), device=rows.device)
+    return place
 
 
 def rebuild(

@@ -10,7 +10,7 @@ from torch import Tensor
 from nmt import kernels
 from nmt.attention.masks import padding_mask
 from nmt.decoding.constraints import Constraints
-from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, rebuild
+from nmt.decoding.hypotheses import Ends, Hypothesis, TrailStep, places, rebuild
 from nmt.decoding.penalties import length_penalty
 from nmt.decoding.settings import BEAM, DecodingSettings
 from nmt.models.base import Translator, select
@@ -130,33 +130,41 @@ def _follow(
     """
     assert not model.training, "decoding needs model.eval()"
     memory = model.encode(src, src_mask)
-    rows = torch.arange(src.size(0), device=src.device)  # [b] the sentences still in the batch
+    rows = place = torch.arange(src.size(0), device=src.device)  # [b] the sentences still in the batch
     state = select(model.init_state(memory), rows.repeat_interleave(width))
     tgt_prev = src.new_full((src.size(0) * width,), model.bos_id)
     history = constraints.no_history(len(tgt_prev), src.device)
     slots = torch.arange(width, device=src.device)
     live = torch.ones(src.size(0), width, dtype=torch.bool, device=src.device)  # [b, K]
-    log_prob = torch.zeros(src.size(0), width, device=src.device)
-    end_step = torch.zeros(src.size(0), width, dtype=torch.long, device=src.device)
+    log_prob = total = torch.zeros(
+        src.size(0), width, device=src.device
+    )  # of all sentences, and of those in the batch
+    end_step = last = torch.zeros(src.size(0), width, dtype=torch.long, device=src.device)
     trail: list[TrailStep] = []
     while len(rows) > 0 and len(trail) <= constraints.largest_limit:  # NaN need not end by itself
         logits, state, weights = model.step(tgt_prev, state, memory, need_weights=need_weights)
         log_probs = constraints.log_probs(logits, rows, len(trail), history)  # [b, K, V]
         piece = choose(log_probs, rows, len(trail))  # [b, K]
         chosen = log_probs.gather(2, piece.unsqueeze(2)).squeeze(2)
-        log_prob = log_prob.to(chosen.dtype)
-        log_prob[rows] += chosen.masked_fill(~live, 0.0)
-        end_step[rows] = end_step[rows].masked_fill(live, len(trail))
-        trail.append(TrailStep.of(rows, slots.expand_as(piece), piece, weights, src))
+        total = total + chosen.masked_fill(~live, 0.0)
+        last = last.masked_fill(live, len(trail))
+        trail.append(TrailStep.of(place, slots.expand_as(piece), piece, weights))
         live = live & (piece != model.eos_id)
         tgt_prev = piece.flatten()
         if history is not None:
             history = torch.cat((history, tgt_prev.unsqueeze(1)), dim=1)
         going = live.any(dim=1).nonzero().squeeze(1)
         if len(going) < len(rows):
-            rows, live = rows[going], live[going]
+            log_prob, end_step = _put(log_prob, rows, total), _put(end_step, rows, last)
+            rows, live, total, last = rows[going], live[going], total[going], last[going]
+            place = places(rows, src.size(0))
             index = (going.unsqueeze(1) * width + slots).flatten()
             tgt_prev, state, history = select((tgt_prev, state, history), index)
             memory = select(memory, going)
+    log_prob, end_step = _put(log_prob, rows, total), _put(end_step, rows, last)
     ends = Ends(log_prob, log_prob, end_step, slots.expand_as(end_step))
     return rebuild(trail, ends, constraints.limits, src_mask.sum(dim=1), model.pad_id)
+
+
+def _put(whole: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    return whole.to(values.dtype).index_copy(0, rows, values)
