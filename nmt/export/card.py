@@ -97,8 +97,9 @@ def _rows(split: str, scores: dict[str, Any], weights: tuple[Any, ...]) -> list[
 
 
 def _data(run: Run) -> str:
-    """The settings of the training text, without paths of the training machine."""
+    """The settings of the training text, without paths of the training machine and without how files were read."""
     data = run.config.data
-    known = {key: data[key] for key in data if key not in ("tokenizer", "path", "cache_dir")}
+    left_out = ("tokenizer", "path", "cache_dir", "reader", "buffer_pairs", "bad_rows", "max_tokens")
+    known = {key: data[key] for key in data if key not in left_out}
     lines = (escape_markdown(f"{key}: {value}") for key, value in known.items() if value is not None)
     return "\n".join(f"- {line}" for line in lines) or "Not known."
