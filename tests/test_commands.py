@@ -30,6 +30,7 @@ from nmt.lines import decode_lines
 from nmt.run import provenance
 from nmt.run.provenance import commit
 from nmt.run.run import Run
+from nmt.training.callbacks import TensorBoard
 from tests.commands import ROOT, call_unread, last_of_each, refused, run, run_composed, unread
 
 TINY = [
@@ -113,6 +114,22 @@ def test_a_run_directory_holds_what_the_contract_names(run_dir):
         assert "version:" in scores[metric]["signature"]
     assert 0 <= scores["aer"]["score"] <= 1
     assert len((run_dir / "hypotheses.txt").read_text("utf-8").split("\n")) == 21
+
+
+def test_the_overview_has_the_first_alignment_whatever_its_row(tmp_path):
+    writer = TensorBoard(save_dir=str(tmp_path), name="", version="").experiment
+    for step in range(2):
+        for row in (3, 7):
+            writer.add_image(
+                f"val/alignment/{row}",
+                np.full((1, 1, 3), 100 * step + row, np.uint8),
+                step,
+                dataformats="HWC",
+            )
+    events = EventAccumulator(str(tmp_path), size_guidance={"images": 0}).Reload()
+    found = [each.encoded_image_string for each in events.Images("overview/word_alignment")]
+    assert found == [each.encoded_image_string for each in events.Images("val/alignment/3")]
+    assert len(set(found)) == 2
 
 
 def test_tensorboard_has_the_tags_of_the_contract(run_dir):

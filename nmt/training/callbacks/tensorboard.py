@@ -83,10 +83,13 @@ class TensorBoard(TensorBoardLogger):
 class _Writer(SummaryWriter):
     file_writer: Any
     all_writers: Any
+    _first_alignment: str | None = None  # its tag, which ends in the number of the sentence
 
     def add_image(self, tag: str, *image: Any, **how: Any) -> None:
         super().add_image(tag, *image, **how)
-        if tag == "val/alignment/0":
+        if self._first_alignment is None and tag.startswith("val/alignment/"):
+            self._first_alignment = tag
+        if tag == self._first_alignment:
             super().add_image("overview/word_alignment", *image, **how)
 
     def _get_file_writer(self) -> Any:
