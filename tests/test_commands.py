@@ -126,6 +126,7 @@ def test_the_overview_has_the_first_alignment_whatever_its_row(tmp_path):
                 step,
                 dataformats="HWC",
             )
+    writer.close()
     events = EventAccumulator(str(tmp_path), size_guidance={"images": 0}).Reload()
     found = [each.encoded_image_string for each in events.Images("overview/word_alignment")]
     assert found == [each.encoded_image_string for each in events.Images("val/alignment/3")]
