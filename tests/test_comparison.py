@@ -433,23 +433,29 @@ def test_the_columns_of_the_tables_are_chosen(systems, capsys):
 
 def test_a_latex_table_has_the_best_of_each_score_in_bold():
     averages = [
-        {"run": "a_1", "num_runs": 3, "bleu": {"mean": 30.0, "std": 0.5}, "ter": {"mean": 50.0, "std": 1}},
+        {
+            "run": "a_1",
+            "num_runs": 3,
+            "bleu": {"mean": 30.0, "std": 0.5},
+            "ter": {"mean": 50.0, "std": 1},
+            "num_parameters": {"mean": 11_432, "std": 0.0},
+        },
         {"run": "b", "num_runs": 1, "bleu": {"mean": 31.0, "std": None}, "ter": {"mean": 51.0, "std": None}},
         {"run": "c", "num_runs": 2, "bleu": {"mean": 31.0, "std": 0.1}},
     ]
-    columns = {"bleu": "BLEU", "ter": "TER"}
+    columns = {"bleu": "BLEU", "ter": "TER", "num_parameters": "parameters"}
     lines = tables.to_latex(averages, columns, "- BLEU: `nrefs:1`", lower=["ter"]).splitlines()
     assert lines[0] == "% \\usepackage{booktabs}"
     assert "nrefs:1" in lines[1]
     assert "bold" in lines[2]
     assert lines[3:] == [
-        r"\begin{tabular}{lrr}",
+        r"\begin{tabular}{lrrr}",
         r"\toprule",
-        r" & BLEU & TER \\",
+        r" & BLEU & TER & parameters \\",
         r"\midrule",
-        r"a\_1 & 30.00 $\pm$ 0.50 & \textbf{50.00} $\pm$ 1.00 \\",
-        r"b & \textbf{31.00} & 51.00 \\",
-        r"c & \textbf{31.00} $\pm$ 0.10 & – \\",
+        r"a\_1 & 30.00 $\pm$ 0.50 & \textbf{50.00} $\pm$ 1.00 & 11,432 \\",
+        r"b & \textbf{31.00} & 51.00 & – \\",
+        r"c & \textbf{31.00} $\pm$ 0.10 & – & – \\",
         r"\bottomrule",
         r"\end{tabular}",
     ]
