@@ -67,12 +67,7 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         )
         result["bleu_by_length"] = lengths
         sections.append(tables.length_table("BLEU by source length", rows, lengths))
-    explained = {
-        str(row["run"]): found
-        for row, run in zip(rows, runs, strict=False)
-        if (found := read_faithfulness(run, cfg.split))
-    }
-    if explained:
+    if explained := read_explanations(rows, runs, cfg.split):
         result["explanations"] = explained
         sections.append(tables.align_columns(faithfulness_rows(explained)))
     report = "\n\n".join(sections)
@@ -90,6 +85,12 @@ def compare(cfg: DictConfig) -> dict[str, Any]:
         plots = draw_plots(result, runs, comparison.groups)
         write_comparison(Path(cfg.output), report, table, result, plots, cfg.formats)
     return result
+
+
+def read_explanations(rows: Sequence[Any], runs: Sequence[ScoredRun], split: str) -> dict[str, Any]:
+    """How faithful the explanations of each run are, by its name in the tables; runs without any are left out."""
+    found = {str(row["run"]): read_faithfulness(run, split) for row, run in zip(rows, runs, strict=False)}
+    return {name: each for name, each in found.items() if each}
 
 
 def draw_plots(

@@ -136,9 +136,8 @@ def _follow(
     history = constraints.no_history(len(tgt_prev), src.device)
     slots = torch.arange(width, device=src.device)
     live = torch.ones(src.size(0), width, dtype=torch.bool, device=src.device)  # [b, K]
-    log_prob = total = torch.zeros(
-        src.size(0), width, device=src.device
-    )  # of all sentences, and of those in the batch
+    # Of all sentences, and of those still in the batch
+    log_prob = total = torch.zeros(src.size(0), width, device=src.device)
     end_step = last = torch.zeros(src.size(0), width, dtype=torch.long, device=src.device)
     trail: list[TrailStep] = []
     while len(rows) > 0 and len(trail) <= constraints.largest_limit:  # NaN need not end by itself

@@ -50,7 +50,7 @@ def write_recipe(characters: int, minutes: int, data: DictConfig, path: str) -> 
         "characters": characters,
         "minutes": minutes,
         "reasons": [
-            "8,000 pieces, or as many as the text gives: more than fewer, at every size",
+            "8,000 pieces, or as many as the text gives: on texts of every size, more were better than fewer",
             *chosen.reasons,
             "Muon: more learned in the same time than by Adam",
             "trainer.max_time: the learning rate falls to nothing when the time ends",

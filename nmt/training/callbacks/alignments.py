@@ -111,9 +111,7 @@ class DrawAlignments(Callback):
         pair = sentence["src"], sentence["tgt"]
         gold = alignment.parse_talp(sentence["alignment"])[0] if "alignment" in sentence else None
         title, units = f"sentence {row}, step {trainer.global_step}", _units(sentence)
-        for _, heads in model.attentions(
-            *([text] for text in pair)
-        ):  # [L, K, T, S], if the model has attention
+        for _, heads in model.attentions(*([text] for text in pair)):  # [L, K, T, S]; none without attention
             mean = model.between(model.choose_head(heads, None, None), *pair, units=units)
             labels = mean.source.labels, mean.target.labels
             self._show(trainer, plotting.picture(mean.sentence(title, gold)), "alignment", row)
