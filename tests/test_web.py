@@ -245,9 +245,8 @@ def test_the_demo_says_what_it_lacks(runs, monkeypatch, served, tmp_path):
     refused(run_composed("demo", "run=[nowhere]"), "nowhere: no such run directory")
     port = served.server_address[1]
     refused(run_composed("demo", f"run={runs['gru'].directory}", f"port={port}"), f"port={port}")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    refused(run_composed("demo"), "run=RUN_DIR", "nmt train trainer.max_time=00:00:01:00")
+    nothing = run_composed("demo", cwd=tmp_path)  # the project's own logs/ may hold a run
+    refused(nothing, "run=RUN_DIR", "nmt train trainer.max_time=00:00:01:00")
     monkeypatch.setattr(early_checks, "find_spec", lambda name: None)
     refused(run_composed("demo", f"run={runs['gru'].directory}"), "pip install -e '.[demo]'")
 
