@@ -1,6 +1,7 @@
 """Training text that is read as it goes: each pair once a pass, the same batches wherever they are begun."""
 
 import json
+import threading
 from collections import Counter
 from functools import partial
 from itertools import islice
@@ -138,6 +139,26 @@ def before_place(folder: Path, tokenizer: Tokenizer, first: int, **changed) -> P
     of = stream(folder, tokenizer, **changed)
     batches(of, first)
     return of.place
+
+
+def test_a_stream_that_is_closed_waits_for_no_block(folder, tokenizer, monkeypatch):
+    """The garbage collector closes it in any thread; one that waits there for another may wait forever."""
+    read_on, reading = threading.Event(), stream(folder, tokenizer)
+    first = next(reading._blocks(Place(), 1))
+
+    def blocks(*_):
+        yield first
+        read_on.wait()
+
+    monkeypatch.setattr(reading, "_blocks", blocks)
+    batches = reading._from(Place(), 1, 0)
+    next(batches)
+    closing = threading.Thread(target=batches.close, daemon=True)
+    closing.start()
+    closing.join(timeout=10)
+    closed = not closing.is_alive()
+    read_on.set()
+    assert closed
 
 
 def test_places_reach_into_later_passes(folder, tokenizer):

@@ -109,7 +109,8 @@ class BatchStream:
 
     def _from(self, place: Place, num_replicas: int, rank: int) -> Iterator[Batch]:
         """Yield all batches from the beginning of the block at `place`."""
-        with ThreadPoolExecutor(1, thread_name_prefix="blocks") as thread:
+        thread = ThreadPoolExecutor(1, thread_name_prefix="blocks")
+        try:
             blocks = self._blocks(place, num_replicas)
             coming: Future[tuple[Place, Rows]] = thread.submit(next, blocks)
             number_of_batch = place.batch
@@ -132,6 +133,9 @@ class BatchStream:
                 for chosen in sampler:
                     number_of_batch += 1
                     yield self.collate(rows.dataset.__getitems__(chosen))
+        finally:
+            # Without waiting: garbage collection closes this generator in any thread, also in one that holds a lock
+            thread.shutdown(wait=False)
 
     def first_lengths(self, num_pairs: int) -> tuple[encoding.Lengths, encoding.Lengths]:
         """Numbers of pieces on either side of the first pairs of the text, after filtering."""
