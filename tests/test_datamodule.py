@@ -91,6 +91,19 @@ def test_references_that_the_vocabulary_rewrites_are_warned_of(untrained, caplog
     assert warning.message.startswith("100 % of the validation references hold characters")
 
 
+def test_unknown_words_of_a_vocabulary_of_words_are_named(caplog):
+    rows = {"src": ["a big house", "a cat", "a zebra quagga"], "tgt": ["nhà to", "mèo", "ngựa vằn"]}
+    splits = {name: Dataset.from_dict(rows) for name in ("train", "val")}
+    options = {"model_type": "word", "joint": False, "character_coverage": 1.0}
+    tokenizer = Tokenizer.train(["a big house", "a cat"] * 9, rows["tgt"], vocab_size=20, **options)
+    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
+    TranslationDataModule(splits, tokenizer, **settings, guided=False)
+    [said, _] = [record.message for record in caplog.records if "does not know" in record.message]
+    assert "1 of 3 validation sources hold words" in said
+    assert "(zebra, quagga)" in said
+    assert said.endswith("as in zebra, quagga)")
+
+
 def test_text_in_another_script_than_the_vocabulary_is_warned_of(untrained, caplog):
     splits = {
         "train": Dataset.from_dict({"src": ["猫は", "a house", "は猫"], "tgt": ["nhà", "ngôi жnhà", "con"]}),

@@ -361,6 +361,21 @@ def test_a_tokenizer_that_transformers_cannot_copy_is_refused(choices):
         check_tokenizer(given(vocab_size=30, **choices))
 
 
+@pytest.mark.parametrize("format", ["ctranslate2", "transformers", "onnx", "web"])
+def test_a_vocabulary_of_words_is_refused_where_sentencepiece_alone_cuts_text(format, tmp_path):
+    needs(format)
+    model = (
+        ("model=transformer", *SMALL[2:], "encoder.num_heads=2")
+        if format in ("ctranslate2", "transformers")
+        else SMALL
+    )
+    found = make_run(tmp_path / "run", *model, tokenizer=given(model_type="word", vocab_size=30))
+    output = tmp_path / "out"
+    ended = run_composed("export", f"run={found}", f"format={format}", f"output={output}")
+    refused(ended, f"format={format}", "model_type=")
+    assert not output.exists()
+
+
 def test_plain_weights_can_be_read_without_this_package(models):
     needs("safetensors")
     from safetensors.numpy import load_file

@@ -136,6 +136,26 @@ SETTINGS = {
     "guided without attention": (["attention=none", "guided_alignment=1"], ["guides attention"]),
     "r_drop without dropout": (["r_drop=5", "model.dropout=0"], ["r_drop", "set model.dropout"]),
     "every merge left out": (["data.tokenizer.sampling=1"], ["data.tokenizer.sampling=1", "above 0 and below 1"]),
+    "words cut otherwise": (
+        ["data.tokenizer.model_type=word", "data.tokenizer.sampling=0.1"],
+        ["data.tokenizer.sampling=0.1", "model_type=word", "leave it out"],
+    ),
+    "characters cut otherwise": (
+        ["data.tokenizer.model_type=char", "data.tokenizer.sampling=0.1"],
+        ["data.tokenizer.sampling=0.1", "model_type=char", "leave it out"],
+    ),
+    "unknown words without attention": (
+        ["attention=none", "decoding.replace_unknown=true"],
+        ["decoding.replace_unknown=true", "attention"],
+    ),
+    "a dictionary for nothing": (
+        ["decoding.dictionary=pyproject.toml"],
+        ["dictionary=pyproject.toml", "replace_unknown=true"],
+    ),
+    "no such dictionary": (
+        ["decoding.replace_unknown=true", "decoding.dictionary=absent.tsv"],
+        ["absent.tsv", "no such file"],
+    ),
     "unknown group": (["atention=none"], ["'atention'", "did you mean 'attention'"]),
     "unknown experiment": (["experiment=none"], ["no such choice 'experiment/none'"]),
     "unknown choice": (["model=grue"], ["no such choice 'model/grue'; model is one of: gru,"]),

@@ -77,6 +77,63 @@ def test_text_survives_encoding_and_decoding(model_type, is_joint):
         assert "".join(pieces_of(tokenizer._source, ids[:-1])).replace("▁", " ").strip() == line
 
 
+@pytest.mark.parametrize("model_type", ["word", "char"])
+@pytest.mark.parametrize("is_joint", [True, False])
+def test_words_and_characters_are_pieces(model_type, is_joint):
+    tokenizer = train(model_type=model_type, joint=is_joint, vocab_size=500)
+    sides = [
+        set(" ".join(lines)) if model_type == "char" else set(" ".join(lines).split())
+        for lines in (ENGLISH, VIETNAMESE)
+    ]
+    if is_joint:
+        sides = [sides[0] | sides[1]] * 2
+    assert [tokenizer.src_vocab_size, tokenizer.tgt_vocab_size] == [4 + len(side) for side in sides]
+    assert train(model_type=model_type, joint=is_joint, vocab_size=12).tgt_vocab_size == 12
+    assert tokenizer.decode(tokenizer.encode_target(VIETNAMESE)) == VIETNAMESE
+    for line, ids in zip(ENGLISH, tokenizer.encode_source(ENGLISH), strict=True):
+        marked = [f"▁{word}" for word in line.split()]
+        expected = list("".join(marked)) if model_type == "char" else marked
+        assert tokenizer.source_pieces(ids) == [*expected, "</s>"]
+
+
+NEIGHBOURS = [
+    "the zebra quagga mat",
+    "zebra\u3000quagga",
+    "  gnu the  gnu gnu ",
+    "ﬁg ½x a¨b x",
+    "the",
+    "",
+    "¶ gnu",
+    "▁gnu ▁",
+]
+
+
+@pytest.mark.parametrize("is_joint", [True, False])
+def test_neighbouring_unknown_words_are_a_piece_each(is_joint):
+    tokenizer = train(model_type="word", joint=is_joint, vocab_size=20)
+    for processor, encode, align in (
+        (tokenizer._source, tokenizer.encode_source, tokenizer.align_source),
+        (tokenizer._target, tokenizer.encode_target, tokenizer.align_target),
+    ):
+        for line, ids in zip(NEIGHBOURS, encode(NEIGHBOURS), strict=True):
+            words = processor.normalize(line).strip("▁").split("▁")
+            assert ids == [*(processor.piece_to_id(f"▁{word}") for word in words if word), 3]
+            assert align(line)[0] == ids
+    assert tokenizer.align_source("quux the zebra quagga")[1] == [0, 1, 2, 3, -1]
+    assert tokenizer.align_source("a¨b ½x quux")[1] == [0, 0, 1, 2, -1]  # two words once normalised
+    known = tokenizer.target_pieces([4])[0].strip("▁")
+    [ids] = tokenizer.encode_target([f"quux gnu {known} gnu"])
+    assert tokenizer.decode([ids])[0].split() == ["⁇", "⁇", known, "⁇"]
+    assert tokenizer.target_words(ids) == [0, 1, 2, 3, -1]
+    assert tokenizer.unknown_characters(["the quux Zebra", "the"]) == [["quux", "Zebra"]]
+
+
+def test_a_model_of_words_that_was_brought_along_does_not_join_them(tmp_path):
+    special = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    file = brought_along(tmp_path / "own.model", model_type="word", vocab_size=40, **special)
+    assert Tokenizer.from_models(file).encode_source(["quux gnu the"])[0][:2] == [1, 1]
+
+
 def test_text_stays_as_it_is_without_normalization():
     text = ["ｆｕｌｌ，（cá）…", "a\u0301 b\u200cc"]
     options = OPTIONS | {"model_type": "bpe", "vocab_size": 30}
@@ -115,17 +172,20 @@ def test_unknown_pieces_read_as_sentencepiece_reads_them(joint):
 def test_unknown_characters_are_found_by_line(is_joint, bytes_too):
     tokenizer = train(joint=is_joint, vocab_size=85 if is_joint else 50)
     lines = ["the cat", "the 猫は cat", "", "ж", "ﬁne\u3000cat", "a🇫🇷b"]
-    assert tokenizer.unknown_characters(lines) == ["猫は", "ж", "🇫🇷"]
-    assert tokenizer.unknown_characters(["nhà ж nhỏ", "nhà"], is_target=True) == ["ж"]
-    assert tokenizer.unknown_characters(["đỏ"]) == ([] if is_joint else ["đỏ"])
+    assert tokenizer.unknown_characters(lines) == [["猫", "は"], ["ж"], ["🇫", "🇷"]]
+    assert tokenizer.unknown_characters(["nhà ж nhỏ", "nhà"], is_target=True) == [["ж"]]
+    assert tokenizer.unknown_characters(["đỏ"]) == ([] if is_joint else [["đ", "ỏ"]])
     assert bytes_too.unknown_characters(lines) == []
     cased = train(joint=is_joint, vocab_size=80 if is_joint else 48, lowercase=True)
-    assert cased.unknown_characters(["THE CAT", "Ж"]) == ["ж"]
+    assert cased.unknown_characters(["THE CAT", "Ж"]) == [["ж"]]
 
 
 def test_a_message_counts_lines_and_shows_some_characters():
     assert unknown_message(2, 1_000, "lines", "猫はは寝").startswith(
         "2 of 1,000 lines hold characters that the vocabulary does not know (猫, は, 寝): "
+    )
+    assert "3 lines hold words that the vocabulary does not know (zebra, ж): " in unknown_message(
+        2, 3, "lines", ["zebra", "ж"]
     )
     assert "(a, b, c, d, e, f, g, h, i, j, …)" in unknown_message(1, 1, "lines", "abcdefghijkl")
 
@@ -180,7 +240,7 @@ def test_too_small_a_vocabulary_says_the_smallest_that_works():
         ({"vocab_size": 4}, "vocab_size=4: .*smaller than required"),
         ({"vocab_size": 0}, "vocab_size=0: "),
         ({"vocab_size": -7}, "vocab_size=-7: "),
-        ({"model_type": "word"}, "model_type=word: choose one of unigram, bpe"),
+        ({"model_type": "words"}, "model_type=words: choose one of unigram, bpe, word, char"),
         ({"character_coverage": 0.5}, "character_coverage.. >= 0.98"),
         ({"character_coverage": 1.5}, "character_coverage.. <= 1.0"),
     ],

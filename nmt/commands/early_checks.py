@@ -109,6 +109,9 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     model = OmegaConf.select(cfg, "data.tokenizer.model", throw_on_missing=False)
     idle: tuple[str, ...] = () if model is None else OF_A_VOCABULARY
     given = f"data.tokenizer.model={model}"
+    kind, alpha = (OmegaConf.select(cfg, f"data.tokenizer.{name}") for name in ("model_type", "sampling"))
+    if alpha and kind in ("word", "char") and model is None and cfg.start_from is None:
+        raise UserError(f"data.tokenizer.sampling={alpha} has no effect with model_type={kind}: leave it out")
     for key in ("freeze", "old_share"):
         if cfg[key] and cfg.start_from is None:
             raise UserError(f"{key}={say(cfg[key])} needs start_from=RUN_DIR")
@@ -120,7 +123,7 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for key in map(key_of, overrides):
         if key in (f"data.tokenizer.{name}" for name in idle):
             raise UserError(f"{key} has no effect with {given}: leave it out")
-    _check_inputs(*as_list(model))
+    _check_inputs(*as_list(model), OmegaConf.select(cfg, "decoding.dictionary"))
 
 
 def _check_removals(overrides: Sequence[str]) -> None:

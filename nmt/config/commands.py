@@ -45,7 +45,7 @@ Portion = Annotated[float, Field(gt=0, le=1)]
 
 
 class Vocabulary(TypedDict, total=False):
-    model_type: Literal["unigram", "bpe"]
+    model_type: Literal["unigram", "bpe", "word", "char"]
     vocab_size: Annotated[int, Field(ge=8)]  # control pieces and a few characters
     joint: bool
     character_coverage: Annotated[float, Field(ge=0.98, le=1)]

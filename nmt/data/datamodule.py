@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import lightning as L
@@ -61,8 +61,9 @@ class TranslationDataModule(L.LightningDataModule):
         some = self.val_text["tgt"][:1000]
         if (share := tokenizer.count_rewritten(some) / len(some)) > 0.05:
             log.warning(
-                "%.0f %% of the validation references hold characters that the vocabulary rewrites or does not know: "
-                "no translation can equal them. See data.tokenizer.normalization and character_coverage",
+                "%.0f %% of the validation references hold characters or words that the vocabulary rewrites or does "
+                "not know: no translation can equal them. See data.tokenizer.normalization, character_coverage and "
+                "vocab_size",
                 100 * share,
             )
         self.val = encoding.encode(splits["val"], tokenizer)
@@ -106,12 +107,16 @@ class TranslationDataModule(L.LightningDataModule):
         for side, kind in kinds.items():
             if places := encoding.rows_with(encoded, f"{side}_ids", self.tokenizer.unk_id):
                 some = text.select(places[:100])[side]
-                found = "".join(self.tokenizer.unknown_characters(some, is_target=side == "tgt"))
+                found = [*chain(*self.tokenizer.unknown_characters(some, is_target=side == "tgt"))]
                 number = sum(
                     each.count(self.tokenizer.unk_id) for each in encoded.select(places)[f"{side}_ids"]
                 )
                 share = number / encoding.lengths(encoded)[side == "tgt"].sum()
-                words = (each for line in some for each in line.split() if {*each, *each.lower()} & {*found})
+                words = (
+                    word
+                    for word in chain(*map(str.split, some))
+                    if any(each in word or each in word.lower() for each in found)
+                )
                 examples = ", ".join(islice(dict.fromkeys(words), 3))
                 log.warning(
                     "%s (%.2g %% of the pieces, as in %s)",

@@ -19,7 +19,7 @@ RATIO_FLOOR = 6  # pairs with at most this many pieces on both sides are kept at
 BLOCK = 200_000  # pairs encoded and cached at a time
 
 _ROWS_A_BATCH = 10_000
-_VERSION = 1  # of the output of `encode_rows`: cached pieces of another version are not read
+_VERSION = 2  # of the output of `encode_rows`: cached pieces of another version are not read
 
 Lengths = NDArray[np.int32]  # of one side, in pieces with the end of sentence
 

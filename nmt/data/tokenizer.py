@@ -1,25 +1,26 @@
 """SentencePiece for a language pair: train, encode, decode, and find the word of each piece."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.alignment import SEPARATOR, Side, make_side, split_units
 from nmt.atomic import read_at_most, write_together
+from nmt.data.pieces import SPACE, cut, encode_lines
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError, check_lines
 
-MODEL_TYPES = ("unigram", "bpe")
+MODEL_TYPES = ("unigram", "bpe", "word", "char")
 NORMALIZATION = "nmt_nfkc"  # SentencePiece's default
 _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 # Fixed: another number of threads adds in another order and gives another model.
 _NUM_THREADS = 4
 _MOST_BYTES = 2**26  # of a model; 250,000 pieces take 6 MB
-_SPACE = "▁"  # SentencePiece's mark of a space
 
 
 class Tokenizer:
@@ -82,7 +83,7 @@ class Tokenizer:
             "normalization_rule_name": normalization,
         }
         if documents:
-            options["user_defined_symbols"] = [_SPACE + SEPARATOR]
+            options["user_defined_symbols"] = [SPACE + SEPARATOR]
         if lowercase:
             src_lines, tgt_lines = map(str.lower, src_lines), map(str.lower, tgt_lines)
         if joint:
@@ -135,16 +136,16 @@ class Tokenizer:
     @property
     def separator_id(self) -> int | None:
         """The source piece between the sentences of a document; None if there is none."""
-        found = self._source.piece_to_id(_SPACE + SEPARATOR)
+        found = self._source.piece_to_id(SPACE + SEPARATOR)
         return None if found == self.unk_id else found
 
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line's pieces and end of sentence. A blank line gives only the end of sentence."""
-        return self._source.encode([*self._set_case(lines)], add_eos=True)
+        return encode_lines(self._source, self._set_case(lines))
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each line's pieces and end of sentence. Batching adds the beginning of sentence."""
-        return self._target.encode([*self._set_case(lines)], add_eos=True)
+        return encode_lines(self._target, self._set_case(lines))
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """Spelling of each id in the source vocabulary."""
@@ -179,15 +180,18 @@ class Tokenizer:
         wanted = [" ".join(line.split()) for line in self._set_case(lines)]
         return sum(one != other for one, other in zip(written, wanted, strict=True))
 
-    def unknown_characters(self, lines: Sequence[str], *, is_target: bool = False) -> list[str]:
-        """Characters that the vocabulary does not know, for each line that has some."""
+    def unknown_characters(self, lines: Sequence[str], *, is_target: bool = False) -> list[list[str]]:
+        """Characters, or words of a model of words, that the vocabulary does not know, for each line that has some."""
         processor, cased = self._target if is_target else self._source, self._set_case(lines)
-        encoded = processor.encode([*cased])
-        lines = [line for line, ids in zip(cased, encoded, strict=True) if self.unk_id in ids]
         found = []
-        for line, each in zip(lines, processor.encode(lines, return_type="offset_mapping"), strict=True):
-            spans = zip(each["ids"], each["offsets"], strict=True)
-            found.append("".join(line[begin:end] for piece, (begin, end) in spans if piece == self.unk_id))
+        for line, ids in zip(cased, processor.encode([*cased]), strict=True):
+            if self.unk_id in ids:
+                texts = (
+                    [line[begin:end].strip()] if SPACE in piece else line[begin:end]
+                    for number, piece, (begin, end) in cut(processor, line)
+                    if number == self.unk_id
+                )
+                found.append([*chain(*texts)])
         return found
 
     def align_source(self, text: str) -> tuple[list[int], list[int]]:
@@ -214,20 +218,38 @@ class Tokenizer:
         """As `source_side`, for the target side."""
         return self._side(self._target, text, units)
 
-    def decoded_side(self, ids: Sequence[int], units: str = "auto") -> Side:
-        """The units of `decode([ids])[0]` and the groups of all ids; special ids belong to no unit."""
-        places = self._text_places(ids)
-        decoded = self._target.decode([int(ids[place]) for place in places], return_type="offset_mapping")
+    @property
+    def unknown_sign(self) -> str:
+        """The text of an unknown target piece: a word in a model without a piece for spaces."""
+        return " ⁇" if self._target.piece_to_id(SPACE) == self.unk_id else "⁇"
+
+    def decoded_text(self, ids: Sequence[int], spelled: Mapping[int, str]) -> str:
+        """As `decode` for a row; the pieces at the places of `spelled` have that text."""
+        return self._decoded(ids, spelled)["text"] if spelled else self.decode([ids])[0]
+
+    def decoded_side(
+        self, ids: Sequence[int], units: str = "auto", spelled: Mapping[int, str] = MappingProxyType({})
+    ) -> Side:
+        """The units of `decoded_text` and the groups of all ids; special ids belong to no unit."""
+        places, decoded = self._text_places(ids), self._decoded(ids, spelled)
         side = make_side(decoded["text"], decoded["pieces"], decoded["offsets"], units)
         groups = [-1] * len(ids)
         for place, group in zip(places, side.groups, strict=True):
             groups[place] = group
         return side._replace(groups=groups)
 
+    def _decoded(self, ids: Sequence[int], spelled: Mapping[int, str]) -> dict[str, Any]:
+        places = self._text_places(ids)
+        pieces: list[Any] = [int(ids[place]) for place in places]
+        if spelled:
+            given = zip(places, self._target.id_to_piece(pieces), strict=True)
+            pieces = [spelled.get(place, piece) for place, piece in given]
+        return self._target.decode(pieces, return_type="offset_mapping")
+
     def _side(self, processor: SentencePieceProcessor, text: str, units: str) -> Side:
         [cased] = self._set_case([text])
-        encoded = processor.encode(cased, return_type="offset_mapping")
-        side = make_side(cased, encoded["pieces"], encoded["offsets"], units)
+        pieces = [*cut(processor, cased)]
+        side = make_side(cased, [each[1] for each in pieces], [each[2] for each in pieces], units)
         labels = side.labels if units == "pieces" else split_units(text, units)
         return Side(labels, [*side.groups, -1], side.sizes)
 

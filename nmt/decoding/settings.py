@@ -23,9 +23,9 @@ class DecodingSettings:
     """Settings of beam search with `beam_size` hypotheses, or of sampling if `sample` is set.
 
     A beam of one is greedy search. `length_alpha` and `coverage_beta` rank the finished hypotheses of a beam
-    (`beam_search`); `temperature`, `top_k`, `top_p` and `seed` are for sampling (`sample`); the others limit both
-    (`Constraints`). A `max_length_ratio` of None is LEAST_RATIO. Raises ValueError for a setting that is out of range
-    or has no effect.
+    (`beam_search`); `temperature`, `top_k`, `top_p` and `seed` are for sampling (`sample`); `replace_unknown` and its
+    `dictionary` change the text (`nmt.run.unknown_words`); the others limit both searches (`Constraints`). A
+    `max_length_ratio` of None is LEAST_RATIO. Raises ValueError for a setting that is out of range or has no effect.
     """
 
     beam_size: Annotated[int, Field(ge=1, le=1_000)] = 5
@@ -42,6 +42,8 @@ class DecodingSettings:
     max_length_ratio: Ratio = LEAST_RATIO
     max_length_extra: Annotated[NonNegative, Field(le=10_000)] = 10
     no_repeat_ngram_size: Whole = 0
+    replace_unknown: bool = False
+    dictionary: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_length is not None and self.min_length > self.max_length:
@@ -51,6 +53,8 @@ class DecodingSettings:
                 f"min_length_ratio={self.min_length_ratio} is above max_length_ratio={self.max_length_ratio}"
             )
             raise ValueError(ratios)
+        if self.dictionary is not None and not self.replace_unknown:
+            raise ValueError(f"dictionary={self.dictionary} has no effect without replace_unknown=true")
         if self.max_length_ratio == self.max_length_extra == 0:
             raise ValueError("max_length_ratio=0 and max_length_extra=0 leave no piece: raise one of them")
         idle = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}

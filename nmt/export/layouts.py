@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import torch
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 from torch import Tensor, nn
 
 from nmt.decoders import TransformerDecoder
@@ -25,8 +26,19 @@ class Parts(NamedTuple):
     learned: bool
 
 
+def check_words(run: Run, format: str) -> None:
+    """Raise UserError for a model of words: its readers here split unknown words that SentencePiece joins."""
+    spec = [ModelProto.FromString(model).trainer_spec for model in run.tokenizer.models]
+    if any(each.model_type == each.WORD for each in spec):
+        raise UserError(
+            f"format={format}: SentencePiece alone joins neighbouring unknown words of model_type=word, which "
+            f"{run.directory} has: use format=safetensors"
+        )
+
+
 def parts_of(run: Run, format: str) -> Parts:
     """The parts of a run's Transformer. Raises UserError for any other model, suggesting another format."""
+    check_words(run, format)
     model = run.translator
     encoder, decoder = getattr(model, "encoder", None), getattr(model, "decoder", None)
     if not (

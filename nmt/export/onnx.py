@@ -20,6 +20,7 @@ from nmt import kernels
 from nmt.atomic import json_text
 from nmt.attention.masks import padding_mask
 from nmt.errors import UserError, first_line
+from nmt.export.layouts import check_words
 from nmt.models.base import Translator
 from nmt.run.run import Run
 from nmt.run.translating import MOST_PIECES
@@ -65,6 +66,7 @@ def write(run: Run, directory: Path) -> str:
         raise UserError(
             f"format=onnx: {model.name} reads documents, which has no graph: use format=safetensors"
         )
+    check_words(run, "onnx")
     with kernels.using("plain"), torch.no_grad(), quiet():
         write_graphs(model, directory, StepGraph)
         check_graphs(model, directory)

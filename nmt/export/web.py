@@ -155,7 +155,7 @@ def pieces(model: bytes, *, lowercase: bool) -> dict[str, Any]:
     if proto.trainer_spec.model_type not in kinds or others or not is_usual:
         raise UserError(
             "format=web: the page reads SentencePiece models of type unigram and bpe, without pieces for bytes or "
-            "symbols that a user defined: train with data.tokenizer.model=null"
+            "symbols that a user defined: train with data.tokenizer.model=null and model_type=unigram or bpe"
         )
     return {
         "type": kinds[proto.trainer_spec.model_type],
@@ -202,6 +202,8 @@ def _write_run(run: Run, name: str, folder: Path, decoding: DecodingSettings) ->
         onnx.check_graphs(model, folder)
     if decoding.sample:
         log.warning("decoding.sample=true is left out: the page searches greedily")
+    if decoding.replace_unknown:
+        log.warning("decoding.replace_unknown=true is left out: the page shows unknown pieces")
     lines = _validation_text(run)
     by_length = sorted(set(lines), key=lambda line: (len(line), line))
     config = {

@@ -10,6 +10,7 @@ import torch
 from nmt.decoding import DecodingSettings, length_limits, search
 from nmt.errors import UserError
 from nmt.models.base import Translator
+from nmt.run.unknown_words import dictionary_of
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ def warn_of_limit(settings: DecodingSettings, found: Sequence[str]) -> None:
 
 def check_decoding(settings: DecodingSettings, translator: Translator, *, num_best: int = 1) -> None:
     """Search an empty sentence, so that settings that do not fit the model raise UserError before the work starts."""
+    dictionary_of(settings, translator)
     training, device = translator.training, next(translator.parameters()).device
     try:
         search(

@@ -49,7 +49,8 @@ TEXTS = {
     "names": "translations keep {value:.0%} of the names that source and reference share. Train with more text that "
     "has them, or with fewer pieces, which spell them (data.tokenizer.vocab_size)",
     "unknown_pieces": "{value:.1%} of the sources or translations have unknown pieces. Train with text that has their "
-    "characters, and with data.tokenizer.character_coverage=1",
+    "characters, and with data.tokenizer.character_coverage=1. For model_type=word, raise data.tokenizer.vocab_size or "
+    "give decoding.replace_unknown=true",
 }
 Observation = dict[str, Any]  # name and value for programs, text for a person
 Validations = Sequence[Mapping[str, Any]]  # step, train/loss (logged last) and scores, in order of steps

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, islice, pairwise
@@ -18,6 +18,7 @@ from nmt.decoding import DecodingSettings, Hypothesis, PrefixError, search
 from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length
 from nmt.run.translation import Translation
+from nmt.run.unknown_words import dictionary_of, spell_unknown
 
 T = TypeVar("T")
 
@@ -60,7 +61,8 @@ class TranslatingModel(Model):
         characters; without it they give a warning. Raises UserError for settings that do not fit the model.
         """
         check_lines(lines=lines, prefixes=prefixes)
-        lines = list(lines)
+        lines, decoding = list(lines), decoding or self.decoding
+        dictionary = dictionary_of(decoding, self.translator)
         numbers = range(first_line, first_line + len(lines))
         ids = self.tokenizer.encode_source(lines)
         with nullcontext(unknown) if unknown else UnknownCharacters(self.tokenizer) as counts:
@@ -80,7 +82,8 @@ class TranslatingModel(Model):
                 begun,
                 _flat([[number] * len(own) for number, own in zip(numbers, parts, strict=True)]),
                 _flat([[of_line] * len(own) for of_line, own in zip(chosen, parts, strict=True)]),
-                decoding or self.decoding,
+                decoding,
+                dictionary,
                 units=units,
                 num_best=num_best,
                 max_tokens=max_tokens,
@@ -123,6 +126,7 @@ class TranslatingModel(Model):
         numbers: list[int],
         src_units: list[str],
         decoding: DecodingSettings,
+        dictionary: Mapping[str, str] | None,
         *,
         units: str,
         num_best: int,
@@ -144,7 +148,7 @@ class TranslatingModel(Model):
                         decoding,
                         num_best=num_best,
                         prefixes=None if begun is None else self.pad([begun[row] for row in rows]),
-                        need_weights=need_weights,
+                        need_weights=need_weights or dictionary is not None,
                     )
                 except PrefixError as error:
                     raise UserError(
@@ -154,7 +158,8 @@ class TranslatingModel(Model):
                     raise UserError(str(error)) from error
                 for row, hypotheses in zip(rows, found, strict=True):
                     best, *others = (
-                        self._translation(texts[row], each, src_units[row], units) for each in hypotheses
+                        self._translation(texts[row], each, src_units[row], units, dictionary, need_weights)
+                        for each in hypotheses
                     )
                     results[row] = replace(best, others=tuple(others))
                 bar.update(len(rows))
@@ -201,15 +206,24 @@ class TranslatingModel(Model):
                 parts = [word[: len(word) // 2], word[len(word) // 2 :]]
         return [shorter for part in parts for shorter in self._parts(part)]
 
-    def _translation(self, source: str, hypothesis: Hypothesis, src_units: str, units: str) -> Translation:
-        [text] = self.tokenizer.decode([hypothesis.ids])
+    def _translation(
+        self,
+        source: str,
+        hypothesis: Hypothesis,
+        src_units: str,
+        units: str,
+        dictionary: Mapping[str, str] | None,
+        need_weights: bool,
+    ) -> Translation:
+        spelled = spell_unknown(self.tokenizer, source, hypothesis, dictionary)
+        text = self.tokenizer.decoded_text(hypothesis.ids, spelled)
         line = " ".join(text.splitlines())  # a line in, a line out
         found = Translation(source, line, hypothesis.score, hypothesis.log_prob)
-        if hypothesis.weights is None:
+        if hypothesis.weights is None or not need_weights:
             words = alignment.split_units(source, src_units), alignment.split_units(text, units)
             return replace(found, source_words=words[0], target_words=words[1])
         of_source = self.tokenizer.source_side(source, src_units)
-        of_target = self.tokenizer.decoded_side(hypothesis.ids, units)
+        of_target = self.tokenizer.decoded_side(hypothesis.ids, units, spelled)
         rows = hypothesis.weights.float().numpy()[: len(hypothesis.ids)]  # without the row that emits EOS
         return replace(
             found,

@@ -13,11 +13,12 @@ from nmt.decoding import greedy_search
 from nmt.errors import UserError
 from nmt.metrics import Bleu, Chrf, MacroF1, best_of, confusion, score_with
 from nmt.run.data import references_of
+from nmt.run.unknown_words import dictionary_of, spell_unknown
 from nmt.training.callbacks.trackers import log_image, log_table
 
 
 class ScoreValidation(Callback):
-    """Scores of greedy translations, with the run's length limits, against the untouched references.
+    """Scores of greedy translations, with the run's other settings of decoding, against the untouched references.
 
     Logs `val/NAME` for each of `metrics` that is not None, and the first `num_samples` translations beside source and
     reference. Give the metrics of the test set, so that they choose the best checkpoint. Without `bleu` or `chrf`, the
@@ -47,20 +48,22 @@ class ScoreValidation(Callback):
         loader: Any = trainer.val_dataloaders
         num_batches = trainer.num_val_batches[0]
         translations: dict[int, str] = {}
+        settings, translator = pl_module.decoding.greedy, pl_module.translator
+        dictionary = dictionary_of(settings, translator)
         for number, batch in enumerate(loader):
             if number == num_batches:
                 break
+            src = batch.src.to(pl_module.device)
             try:
-                hypotheses = greedy_search(
-                    pl_module.translator, batch.src.to(pl_module.device), pl_module.decoding.greedy
-                )
+                hypotheses = greedy_search(translator, src, settings, need_weights=dictionary is not None)
             except FloatingPointError as error:
                 raise UserError(
                     f"validation after step {trainer.global_step}: {error}: lower optimizer.lr or "
                     "trainer.gradient_clip_val, or take a wider trainer.precision"
                 ) from error
-            texts = data.tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
-            translations.update(zip(batch.indices.tolist(), texts, strict=True))
+            for row, found in zip(batch.indices.tolist(), hypotheses, strict=True):
+                spelled = spell_unknown(data.tokenizer, data.val_text[row]["src"], found, dictionary)
+                translations[row] = data.tokenizer.decoded_text(found.ids, spelled)
         translations = distributed.merge(translations)
         rows = sorted(translations)
         references = references_of(data.val_text.select(rows))
