@@ -101,11 +101,9 @@ def look(split: Split, sample: Sample, near: Keys, bounds: Mapping[str, float]) 
         sources.extend(hash(src.strip()) for src in block.src)
         pairs.extend(hash((src.strip(), tgt.strip())) for src, tgt in zip(block.src, block.tgt, strict=True))
     split.bits, split.pairs = np.frombuffer(bits, np.uint32).copy(), np.frombuffer(pairs, np.int64)
-    split.mark("duplicate", _ranks(split.pairs) >= 1)
-    split.mark(
-        "targets",
-        (_ranks(np.frombuffer(sources, np.int64)) >= bounds["targets"]) & ~has(split.bits, "duplicate"),
-    )
+    split.mark("duplicate", _stand_above(split.pairs, 1))
+    has_others = _stand_above(np.frombuffer(sources, np.int64), int(bounds["targets"]))
+    split.mark("targets", has_others & ~has(split.bits, "duplicate"))
     signs = np.frombuffer(forms, np.int8)
     rarer = 1 if (signs > 0).sum() <= (signs < 0).sum() else -1
     split.mark("forms", signs == rarer)
@@ -127,13 +125,12 @@ def _count(split: Split, block: Block) -> Ints:
     return longest
 
 
-def _ranks(hashes: Ints) -> NDArray[np.int32]:
-    """How many times each value stands further up."""
+def _stand_above(hashes: Ints, times: int) -> Bools:
+    """True for the values that stand at least `times` times further up."""
     order = np.argsort(hashes, kind="stable")
-    starts = np.flatnonzero(np.concatenate([[True], hashes[order[1:]] != hashes[order[:-1]]]))
-    ranks = np.zeros(len(hashes), np.int32)
-    ranks[order] = np.arange(len(hashes)) - np.repeat(starts, np.diff(np.append(starts, len(hashes))))
-    return ranks
+    in_order, found = hashes[order], np.zeros(len(hashes), bool)
+    found[order[times:][in_order[times:] == in_order[:-times]]] = True
+    return found
 
 
 @dataclass(frozen=True)
