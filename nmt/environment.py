@@ -1,6 +1,9 @@
-"""Check the numbers that launchers and libraries read from the environment, and read this process' rank there."""
+"""What started this process: numbers in the environment from launchers, its rank there, and a sweep of Hydra."""
 
 import os
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 
 from nmt.errors import UserError
 
@@ -28,3 +31,8 @@ def check_variables() -> None:
 def launch_rank() -> int:
     """The rank of this process in its launcher's variables; 0 if it is alone."""
     return next((int(os.environ[name]) for name in _RANKS if name in os.environ), 0)
+
+
+def is_sweep() -> bool:
+    """True if Hydra runs the jobs of a sweep (`-m`)."""
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN

@@ -587,6 +587,7 @@ def test_a_sweep_runs_what_can_be_run(workspace):
     [second] = (sweep / "dot").iterdir()  # nothing of the first, and nothing of Hydra's
     assert second.name.endswith("_1")
     assert (second / "metrics.json").exists()
+    assert f"'runs={sweep}/*/*'" in ended.out
     assert [each.name for each in sweep.iterdir()] == ["dot"]
 
 

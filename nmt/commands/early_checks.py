@@ -12,8 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.composing import CONFIGS
@@ -21,6 +19,7 @@ from nmt.commands.suggesting import settings_of, suggest
 from nmt.comparison.runs import read_runs
 from nmt.config.commands import OF_TRAINING
 from nmt.config.types import as_list, key_of, say
+from nmt.environment import is_sweep
 from nmt.errors import UserError, install
 from nmt.export import NEEDS
 from nmt.run.paths import check_folders, check_run, load_config, stored_settings
@@ -94,8 +93,7 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for group in {"cell", "positions", "wiring"} & set(map(key_of, overrides)):
         if f"${{{group}}}" not in OmegaConf.to_yaml(cfg):
             raise UserError(f"{group}= has no effect with what else is chosen: leave it out")
-    is_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-    if "tuning" in map(key_of, overrides) and not is_sweep:
+    if "tuning" in map(key_of, overrides) and not is_sweep():
         raise UserError("tuning= has no effect in a single run: add -m")
     _check_removals(overrides)
     _check_limits(cfg.trainer)

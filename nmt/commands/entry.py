@@ -20,7 +20,6 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import environment
@@ -101,7 +100,7 @@ def run_command(name: str) -> None:
                 check(cfg, overrides)
                 return importlib.import_module(f"nmt.commands.{name}").main(cfg)
         except SystemExit as end:
-            if end.code != 1 or HydraConfig.get().mode != RunMode.MULTIRUN:
+            if end.code != 1 or not environment.is_sweep():
                 raise
             _failed_jobs.append(HydraConfig.get().job.num)
             # Hydra runs the next job, and raises the error again at the end

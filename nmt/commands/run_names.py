@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.composing import CONFIGS
-from nmt.environment import launch_rank
+from nmt.environment import is_sweep, launch_rank
 from nmt.errors import UserError
 from nmt.run.paths import load_config
 
@@ -24,7 +23,7 @@ def make_run_name() -> str:
     """
     if _is_slurm_step():
         return f"job_{os.environ['SLURM_JOB_ID']}_{os.environ['SLURM_STEP_ID']}"
-    sweeps = HydraConfig.get().mode == RunMode.MULTIRUN
+    sweeps = is_sweep()
     return f"{_begin():%Y-%m-%d_%H-%M-%S}" + (f"_{HydraConfig.get().job.num}" if sweeps else "")
 
 

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from nmt.checkpoint import find_checkpoint
 from nmt.config.build import build, build_parts
 from nmt.config.types import GROUPS, flat, key_of
+from nmt.environment import is_sweep
 from nmt.errors import UserError, command, printable
 from nmt.run.observations import observe
 from nmt.run.paths import score_files
@@ -91,12 +92,14 @@ def closing_lines(run_dir: Path, rows: Any, translations: Sequence[Translation])
     lines = [f"{name:9}  {shorten(printable(text), 200, placeholder=' …')}" for name, text in texts.items()]
     if (page := run_dir / "alignments" / "index.html").is_file():
         lines.append(f"attention  {page}")
+    runs = run_dir.parent.parent if is_sweep() else run_dir
     commands = [
+        *([command("compare", [f"runs={runs}/*/*"])] if is_sweep() else []),
         command("evaluate", [f"run={run_dir}"]),
         command("translate", [f"run={run_dir}", "input=FILE"]),
-        shlex.join(["tensorboard", "--samples_per_plugin", "images=200", "--logdir", str(run_dir)]),
+        shlex.join(["tensorboard", "--samples_per_plugin", "images=200", "--logdir", str(runs)]),
     ]
-    lines += [f"{name:9}  {each}" for name, each in zip(("next", "", ""), commands, strict=True)]
+    lines += [f"{'' if number else 'next':9}  {each}" for number, each in enumerate(commands)]
     return "\n".join(lines)
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import lightning as L
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -21,7 +20,7 @@ from nmt.config.build import build, check_buildable, reads_lowercase
 from nmt.config.types import GROUPS, flat, say
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer, model_files
-from nmt.environment import launch_rank
+from nmt.environment import is_sweep, launch_rank
 from nmt.errors import UserError
 from nmt.metrics import Bleu
 from nmt.run import provenance
@@ -253,10 +252,6 @@ def take_start(cfg: DictConfig, origin: Path) -> tuple[dict[str, Tensor], Path]:
 def given_overrides() -> list[str]:
     """The overrides of the command line; none if Hydra did not start the run."""
     return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
-
-
-def is_sweep() -> bool:
-    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def _choices() -> dict[str, str]:
