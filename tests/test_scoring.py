@@ -292,6 +292,18 @@ def test_pairs_that_the_model_cannot_read_are_not_explained(tmp_path, caplog):
     cfg = SimpleNamespace(explain=["attention"], explain_lines=2, num_bootstrap=0)
     assert compare_explanations(cfg, run, pairs)["attention"]["num_sentences"] == 1
     assert "more than 12 pieces" in caplog.text
+    with pytest.raises(UserError, match=r"first 1 pairs .* 12 pieces.* explain_lines"):
+        compare_explanations(cfg, run, pairs.select([1]))
+
+
+def test_explanations_read_lines_as_translation_does(tmp_path, monkeypatch, caplog):
+    """A recurrent model, which has no limit of its own, reads at most MOST_PIECES at once."""
+    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
+    run = Run.load(make_run(tmp_path), device="cpu")
+    pairs = Dataset.from_dict({"src": ["the house", "house " * 20], "tgt": ["nhà", "nhà"]})
+    cfg = SimpleNamespace(explain=["attention"], explain_lines=2, num_bootstrap=0)
+    assert compare_explanations(cfg, run, pairs)["attention"]["num_sentences"] == 1
+    assert "more than 12 pieces" in caplog.text
 
 
 def test_changed_settings_name_the_folder(scored):

@@ -127,10 +127,12 @@ def compare_explanations(cfg: DictConfig, run: Run, dataset: Dataset) -> dict[st
     rows = dataset.select(range(min(cfg.explain_lines, len(dataset))))
     sides = run.tokenizer.encode_source(list(rows["src"])), run.tokenizer.encode_target(list(rows["tgt"]))
     lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
-    longest = run.translator.max_length or max(lengths)
-    if max(lengths) > longest:
-        log.warning("pairs of more than %d pieces, which the model cannot read, are not explained", longest)
-        rows = rows.select([row for row, length in enumerate(lengths) if length <= longest])
+    if max(lengths) > (most := run.most_pieces):
+        fitting = [row for row, length in enumerate(lengths) if length <= most]
+        if not fitting:
+            raise UserError(f"explain: the first {len(rows)} pairs have more than {most} pieces: see explain_lines")
+        log.warning("pairs of more than %d pieces are not explained", most)
+        rows = rows.select(fitting)
     found = measure_faithfulness(run, list(rows["src"]), list(rows["tgt"]), cfg.explain)
     golds = list(rows["alignment"]) if "alignment" in rows.column_names else None
     return summarize_faithfulness(found, golds, cfg.num_bootstrap)
