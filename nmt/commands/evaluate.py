@@ -130,7 +130,9 @@ def compare_explanations(cfg: DictConfig, run: Run, dataset: Dataset) -> dict[st
     if max(lengths) > (most := run.most_pieces):
         fitting = [row for row, length in enumerate(lengths) if length <= most]
         if not fitting:
-            raise UserError(f"explain: the first {len(rows)} pairs have more than {most} pieces: see explain_lines")
+            raise UserError(
+                f"explain: the first {len(rows)} pairs have more than {most} pieces: see explain_lines"
+            )
         log.warning("pairs of more than %d pieces are not explained", most)
         rows = rows.select(fitting)
     found = measure_faithfulness(run, list(rows["src"]), list(rows["tgt"]), cfg.explain)
