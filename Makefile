@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH = torch==2.13.0
 
-.PHONY: train test test-slow test-avx2 test-avx512 lint check audit lock docs notebooks reference pictures format mechanisms reproduction speedrun tensorboard demo web setup dev clean
+.PHONY: train test test-slow test-avx2 test-avx512 lint check audit lock docs notebooks reference pictures format mechanisms reproduction speedrun peers tensorboard demo web setup dev clean
 
 train: setup            ## the main job: train on the built-in corpus and score its test set
 	$(BIN)/python scripts/train.py $(ARGS)
@@ -88,6 +88,9 @@ reproduction: setup      ## the comparison with the papers in docs/results on th
 
 speedrun: setup         ## Multi30k to 36.0 BLEU beside a plain PyTorch loop, three rounds; ARGS=data.path=DIR reads a local copy
 	$(BIN)/python scripts/workbench/speedrun.py data=multi30k --output logs/speedrun.json $(ARGS)
+
+peers: dev              ## other toolkits on the same batches (pip installs each in .peers/): make peers ARGS="--output FILE.json"
+	$(BIN)/python scripts/workbench/peers/toolkits.py data=multi30k $(ARGS)
 
 demo: dev               ## play with the newest finished run in a browser: http://localhost:7860
 	$(BIN)/python scripts/demo.py $(ARGS)

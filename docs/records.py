@@ -17,7 +17,9 @@ from nmt.comparison.tables import align_columns
 from nmt.metrics import LABELS
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts" / "workbench"))
+sys.path.append(str(Path(__file__).parents[1] / "scripts" / "workbench" / "peers"))
 from growth import growth_rows
+from toolkits import table as table_of_toolkits
 
 RECORDS = Path(__file__).parent / "results"
 LEFT_OUT = (  # these say nothing of the model
@@ -307,10 +309,16 @@ def how_long() -> str:
     return align_columns(lines)
 
 
+def peers() -> str:
+    """Every toolkit, measured in one run."""
+    record = load("peers")
+    return f"{table_of_toolkits(record['rows'])}\n\n{origin([record])}"
+
+
 def readme_toolkits() -> str:
-    """Five rows at most."""
-    left_out = ("general, input feeding", "beam 5, GRU Bahdanau")
-    rows = load("toolkits_amx")["rows"][:-1]  # the last is beside an engine that only translates
+    """Training and beam search beside the fastest other toolkit, six rows."""
+    rows = load("peers")["rows"]
+    left_out = ("greedy", "int8", "general, input feeding")
     return beside_toolkits([row for row in rows if not any(each in row["work"] for each in left_out)])
 
 
@@ -323,6 +331,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "earlier_scores": earlier_scores,
     "toolkits": lambda: toolkits(load("earlier")["toolkits"]),
     "toolkits_avx2": lambda: toolkits(load("toolkits_avx2")),
+    "peers": peers,
     "toolkits_amx": lambda: toolkits(load("toolkits_amx")),
     "gpu_4096": lambda: gpu(4096),
     "gpu_16384": lambda: gpu(16384),
