@@ -92,7 +92,7 @@ def test_the_settings_of_every_choice_are_as_declared(number):
 
 
 def of_experiment(name: str, callbacks: str = "default") -> DictConfig:
-    own = name.startswith(("bible", "evbnews", "own_text", "multi30k_transformer_guided"))
+    own = name.startswith(("bible", "evbnews", "iwslt14", "own_text", "multi30k_transformer_guided"))
     languages = ["data.src_lang=en", "data.tgt_lang=vi"] if name.startswith("own_text") else []
     given = ["data.path=x", *languages] if own else []
     given += ["model.size=16", "run_dir=here", "name=x"]
