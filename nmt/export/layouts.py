@@ -27,12 +27,12 @@ class Parts(NamedTuple):
 
 
 def check_words(run: Run, format: str) -> None:
-    """Raise UserError for a model of words: its readers here split unknown words that SentencePiece joins."""
+    """Raise UserError for a vocabulary of words, which the format would leave to SentencePiece alone."""
     spec = [ModelProto.FromString(model).trainer_spec for model in run.tokenizer.models]
     if any(each.model_type == each.WORD for each in spec):
         raise UserError(
-            f"format={format}: SentencePiece alone joins neighbouring unknown words of model_type=word, which "
-            f"{run.directory} has: use format=safetensors"
+            f"format={format} leaves the words of {run.directory} (model_type=word) to SentencePiece, which joins "
+            "neighbouring unknown words: use format=safetensors"
         )
 
 
