@@ -1,12 +1,21 @@
 """Probes: changed sources, with references and original translations to compare with."""
 
 import random
+import re
 from types import SimpleNamespace
 
 import pytest
 
 from nmt import metrics
-from nmt.run.probes import make_probes, misspell, probe_rows, run_probes, without_stop, word_pairs
+from nmt.run.probes import (
+    make_probes,
+    misspell,
+    probe_notes,
+    probe_rows,
+    run_probes,
+    without_stop,
+    word_pairs,
+)
 
 SOURCES = ["A Big dog sleeps here.", "Two cats run", "", "He said: Sleep well."]
 REFERENCES = ["Ein Großer Hund schläft hier.", "Zwei Katzen laufen.", "", "Er sagte: Schlaf gut."]
@@ -97,3 +106,13 @@ def test_scores_stand_beside_those_of_the_original_translations():
     head, *others = probe_rows(found)
     assert {len(each) for each in others} == {len(head)}
     assert others[-1][:4] == ["single words", "2", "–", "–"]
+
+
+@pytest.mark.parametrize("kind", ["bleu", "chrf"])
+def test_two_sentences_that_lose_a_tenth_name_the_setting_that_mends_it(kind):
+    def scores(score):
+        return {"two_sentences": {"num_sentences": 9, kind: {"score": score, "original": 40.0}}}
+
+    [note] = probe_notes(scores(30.0))
+    assert re.findall(r"\d+%|data\.augment\.\w+", note) == ["25%", "data.augment.two_sentences"]
+    assert probe_notes(scores(36.1)) == probe_notes({}) == []

@@ -66,6 +66,7 @@ UNEVEN = [
 REGULARISED = [
     *UNEVEN,
     "trainer.max_epochs=2",
+    "data.augment.two_sentences=0.1",
     "data.tokenizer.sampling=0.2",
     "r_drop=2",
     "guided_alignment=0.5",

@@ -25,6 +25,7 @@ from nmt.benchmark import Decoding, Subject, build_step
 from nmt.commands.composing import CONFIGS, compose
 from nmt.config.commands import check_settings
 from nmt.config.types import key_of
+from nmt.data.augmentation import augment
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.errors import UserError, command
 from nmt.run.data import read_splits
@@ -151,6 +152,7 @@ def plain(config: Any) -> Any:
 def make_data(cfg: DictConfig) -> TranslationDataModule:
     """The batches of the configured text, with its vocabulary."""
     splits = read_splits(cfg.data, ("train", "val"), trusted=cfg.trusted)
+    splits["train"] = augment(splits["train"], cfg.data, cfg.seed)
     tokenizer = make_tokenizer(cfg.data, splits["train"])
     return make_datamodule(cfg.data, splits, tokenizer, seed=cfg.seed, guided=False)
 

@@ -113,6 +113,7 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for key in ("freeze", "old_share"):
         if cfg[key] and cfg.start_from is None:
             raise UserError(f"{key}={say(cfg[key])} needs start_from=RUN_DIR")
+    _check_augment(cfg.data)
     if cfg.old_share and cfg.data.get("streaming") is not None:
         raise UserError(f"old_share={cfg.old_share} needs text that is read whole: leave out data.streaming=")
     if cfg.start_from is not None:
@@ -122,6 +123,13 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if key in (f"data.tokenizer.{name}" for name in idle):
             raise UserError(f"{key} has no effect with {given}: leave it out")
     _check_inputs(*as_list(model), OmegaConf.select(cfg, "decoding.dictionary"))
+
+
+def _check_augment(data: DictConfig) -> None:
+    share = OmegaConf.select(data, "augment.two_sentences")
+    if share and data.get("streaming") is not None:
+        given = f"data.augment.two_sentences={share}"
+        raise UserError(f"{given} needs text that is read whole: leave out data.streaming=")
 
 
 def _check_removals(overrides: Sequence[str]) -> None:
@@ -259,6 +267,7 @@ def check_benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
     Variants are checked later, when they are composed.
     """
     check_folders(cfg, "output")
+    _check_augment(cfg.data)
     for key in map(key_of, overrides):
         if cfg.compare is not None and key != "compare":
             raise UserError(f"{key}= has no effect with compare=: leave it out")

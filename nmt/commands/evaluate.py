@@ -28,7 +28,7 @@ from nmt.run.data import stored_data
 from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
 from nmt.run.observations import observe
 from nmt.run.paths import EVALUATIONS, score_files
-from nmt.run.probes import SCORES, probe_rows, run_probes
+from nmt.run.probes import SCORES, probe_notes, probe_rows, run_probes
 from nmt.run.run import Run, open_run
 from nmt.run.scores import folder_name, is_repeated, score_lines, write_scores
 
@@ -89,7 +89,7 @@ def evaluate(cfg: DictConfig) -> dict:
     weights = "" if cfg.average is None else f", mean of the last {cfg.average} checkpoints"
     print(f"{text} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{score_lines(scores)}")
     if cfg.probes:
-        print(align_columns(probe_rows(scores["probes"])))
+        print("\n".join([align_columns(probe_rows(scores["probes"])), *probe_notes(scores["probes"])]))
     if cfg.explain:
         explained = {"": scores["explanations"]}
         print(align_columns([row[1:] for row in faithfulness_rows(explained)]))

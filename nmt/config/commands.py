@@ -57,6 +57,10 @@ class Vocabulary(TypedDict, total=False):
     model: Text | Annotated[list[Text], Field(min_length=1, max_length=2)] | None
 
 
+class Augment(TypedDict, total=False):
+    two_sentences: ZeroToOne
+
+
 class Corpus(TypedDict, total=False):
     """Settings of every corpus. The arguments of the function `data.reader` are the others."""
 
@@ -72,6 +76,7 @@ class Corpus(TypedDict, total=False):
 
 
 class Data(Corpus, total=False):
+    augment: Augment
     src_lang: Text
     tgt_lang: Text
 

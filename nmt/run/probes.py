@@ -11,6 +11,7 @@ from nmt import metrics
 
 SCORES = ("bleu", "chrf")
 SEED, MISSPELT = 1, 0.1  # share of the words of four letters or more
+LOST = 0.1  # share of a score
 MOST_LINES, DICE, OFTEN = 1_000, 0.8, 5  # pairs of words: lines read, least Dice coefficient, least lines
 Change = Callable[[str], str]
 
@@ -104,3 +105,15 @@ def probe_rows(results: Mapping[str, Any]) -> list[list[str]]:
         scores = ["–" if each is None else f"{each:.1f}" for each in cells]
         rows.append([name.replace("_", " "), f"{result['num_sentences']:,}", *scores])
     return rows
+
+
+def probe_notes(results: Mapping[str, Any]) -> list[str]:
+    """A line if two sentences lose over LOST of their score, which training can mend."""
+    found = results.get("two_sentences", {})
+    scores = next((found[kind] for kind in SCORES if kind in found), None)
+    if scores is None or scores["score"] >= (1 - LOST) * scores["original"]:
+        return []
+    lost = 1 - scores["score"] / scores["original"]
+    return [
+        f"note  two sentences in a line lose {lost:.0%} of the score. Train with data.augment.two_sentences=0.1"
+    ]

@@ -18,6 +18,7 @@ from nmt import kernels
 from nmt.checkpoint import checkpoint_file, has_checkpoints, read_weights
 from nmt.config.build import build, check_buildable, reads_lowercase
 from nmt.config.types import GROUPS, flat, say
+from nmt.data.augmentation import augment
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.data.tokenizer import Tokenizer, model_files
 from nmt.environment import is_sweep, launch_rank
@@ -129,6 +130,7 @@ def build_run(
     """
     run_dir, is_new = Path(cfg.run_dir), resumed is None and trainer.is_global_zero
     splits = read_splits(cfg.data, trusted=cfg.trusted, stored=bool(resumed and resumed.stored_data))
+    splits["train"] = augment(splits["train"], cfg.data, cfg.seed)
     tokenizer = prepare_tokenizer(cfg.data, splits, run_dir, is_new=is_new)
     if cfg.get("old_share"):
         splits["train"] = mix_in_old_text(cfg, splits["train"])
