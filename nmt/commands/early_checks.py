@@ -113,9 +113,8 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for key in ("freeze", "old_share"):
         if cfg[key] and cfg.start_from is None:
             raise UserError(f"{key}={say(cfg[key])} needs start_from=RUN_DIR")
-    _check_augment(cfg.data)
-    if cfg.old_share and cfg.data.get("streaming") is not None:
-        raise UserError(f"old_share={cfg.old_share} needs text that is read whole: leave out data.streaming=")
+    for key in ("data.augment.two_sentences", "old_share"):
+        _check_read_whole(cfg, key)
     if cfg.start_from is not None:
         idle = tuple(str(name) for name in cfg.data.tokenizer if name != "sampling")
         given = f"start_from={cfg.start_from}, whose tokenizer is used"
@@ -125,11 +124,11 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     _check_inputs(*as_list(model), OmegaConf.select(cfg, "decoding.dictionary"))
 
 
-def _check_augment(data: DictConfig) -> None:
-    share = OmegaConf.select(data, "augment.two_sentences")
-    if share and data.get("streaming") is not None:
-        given = f"data.augment.two_sentences={share}"
-        raise UserError(f"{given} needs text that is read whole: leave out data.streaming=")
+def _check_read_whole(cfg: DictConfig, key: str) -> None:
+    """Raise UserError if a stream is read, and the share `key` is above 0."""
+    share = OmegaConf.select(cfg, key)
+    if share and cfg.data.get("streaming") is not None:
+        raise UserError(f"{key}={share} needs text that is read whole: leave out data.streaming=")
 
 
 def _check_removals(overrides: Sequence[str]) -> None:
@@ -267,7 +266,7 @@ def check_benchmark(cfg: DictConfig, overrides: Sequence[str]) -> None:
     Variants are checked later, when they are composed.
     """
     check_folders(cfg, "output")
-    _check_augment(cfg.data)
+    _check_read_whole(cfg, "data.augment.two_sentences")
     for key in map(key_of, overrides):
         if cfg.compare is not None and key != "compare":
             raise UserError(f"{key}= has no effect with compare=: leave it out")

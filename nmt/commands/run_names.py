@@ -23,8 +23,7 @@ def make_run_name() -> str:
     """
     if _is_slurm_step():
         return f"job_{os.environ['SLURM_JOB_ID']}_{os.environ['SLURM_STEP_ID']}"
-    sweeps = is_sweep()
-    return f"{_begin():%Y-%m-%d_%H-%M-%S}" + (f"_{HydraConfig.get().job.num}" if sweeps else "")
+    return f"{_begin():%Y-%m-%d_%H-%M-%S}" + (f"_{HydraConfig.get().job.num}" if is_sweep() else "")
 
 
 @functools.cache
