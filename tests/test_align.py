@@ -14,7 +14,7 @@ from datasets import Dataset
 from omegaconf import OmegaConf
 
 from nmt import alignment, metrics, plotting
-from nmt.analysis import head_importance
+from nmt.analysis import explain, head_importance
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.run import Run
@@ -98,6 +98,18 @@ def test_what_is_written_scores_as_what_was_printed(gru, files, tmp_path, capsys
         assert [link.split("-")[1] for link in sorted(line.split(), key=lambda x: int(x.split("-")[1]))] == [
             str(j) for j in range(len(target.split()))
         ], "argmax links every target word once"
+
+
+@pytest.mark.parametrize("settings", [["attention=luong_general"], ["attention=none"]])
+def test_pairs_are_aligned_by_an_explanation(settings, tmp_path, files):
+    run = make_run(tmp_path, *settings, *SMALL)
+    output = tmp_path / "out.align"
+    align(run=run, src=files["src"], tgt=files["tgt"], output=output, explain="occlusion")
+    own = Run.load(run)
+    for source, target, line in zip(SOURCES, TARGETS, output.read_text("utf-8").splitlines(), strict=True):
+        sizes = np.abs(explain(own, source, target, "occlusion").source)
+        weights = own.between_words(sizes / sizes.sum(axis=1, keepdims=True), source, target)
+        assert alignment.parse_pharaoh(line) == alignment.links_from_weights(weights)
 
 
 def test_the_sure_links_score_as_perfect_and_flipped_not(files, tmp_path):
@@ -252,6 +264,8 @@ def test_settings_that_do_not_go_together_are_refused(settings, message):
         ({"search": "true", "heatmaps": "p"}, "heatmaps=p has no effect with search=true"),
         ({"search": "true", "layer": 0}, "layer=0 has no effect with search=true"),
         ({"search": "true", "reading": "fed"}, "reading=fed has no effect with search=true"),
+        ({"search": "true", "explain": "occlusion"}, "explain=occlusion has no effect with search=true"),
+        ({"explain": "occlusion", "head": 0}, "head=0 has no effect with explain=METHOD"),
         ({"threshold": 0.5}, r"threshold=0\.5 has no effect without method=threshold: leave it out"),
         ({"threshold": "null", "method": "threshold"}, "threshold=null: Input should be a valid number"),
         ({"symmetrization": "union"}, "symmetrization=union has no effect without reverse_run=RUN_DIR"),
@@ -731,7 +745,7 @@ def test_forced_pairs_share_a_batch_by_their_longer_side(gru, monkeypatch):
 
 def test_a_reverse_run_without_attention_is_refused(gru, files, tmp_path):
     without = make_run(tmp_path, "attention=none", *SMALL)
-    with pytest.raises(UserError, match=f"^{without} has no attention: it aligns nothing"):
+    with pytest.raises(UserError, match=f"^{without} has no attention: give explain=occlusion"):
         align(run=gru, reverse_run=without, src=files["src"], tgt=files["tgt"])
 
 

@@ -19,24 +19,30 @@ def gradient_times_input(translator: Any, pair: ForcedPair) -> Scores:
 
 
 def integrated_gradients(translator: Any, pair: ForcedPair, num_steps: int = 32) -> Scores:
-    """score_tj = x_j · mean_a d log p_t(a x) / d x_j, a from 0 to 1 (Sundararajan et al. 2017, eq. 1 and 3).
+    """score_tj = (x_j - u) · mean_a d log p_t(u + a (x - u)) / d x_j, a from 0 to 1 (Sundararajan et al. 2017, eq. 1).
 
-    The path begins at embeddings of zero, those of padding, and is cut into `num_steps` with a gradient at the middle
-    of each. By completeness the scores of a row sum up to log p_t(x) - log p_t(0); `error` is their sum less that.
+    The path begins at the embedding u of the unknown piece in all places, and is cut into `num_steps` with a gradient
+    at the middle of each. By completeness the scores of a row sum up to log p_t(x) - log p_t(u); `error` is their sum
+    less that.
     """
     if not (type(num_steps) is int and num_steps > 0):
         raise UserError(f"num_steps={num_steps}: give a whole number above 0")
-    src, tgt_in = embed(translator, pair)
-    of_source, of_prefix = (src.new_zeros(len(pair.tgt_out), len(each)) for each in (src, tgt_in))
+    ends = embed(translator, pair)
+    unknown = [torch.full_like(each, pair.unk_id) for each in (pair.src, pair.tgt_in)]
+    starts = embed(translator, pair._replace(src=unknown[0], tgt_in=unknown[1]))
+    ways = [end - start for end, start in zip(ends, starts, strict=True)]
+
+    def gradients_at(share: float) -> tuple[Tensor, Tensor, Tensor]:
+        src, tgt_in = (start + share * way for start, way in zip(starts, ways, strict=True))
+        return _gradients(translator, pair, src, tgt_in)
+
+    of_source, of_prefix = (way.new_zeros(len(pair.tgt_out), len(way)) for way in ways)
     for step in range(num_steps):
-        share = (step + 0.5) / num_steps
-        at_source, at_prefix, _ = _gradients(translator, pair, share * src, share * tgt_in)
-        of_source += (at_source * src).sum(dim=-1) / num_steps
-        of_prefix += (at_prefix * tgt_in).sum(dim=-1) / num_steps
-    *_, at_input = _gradients(translator, pair, src, tgt_in)
-    *_, at_zero = _gradients(translator, pair, 0 * src, 0 * tgt_in)
-    error = of_source.sum(dim=1) + of_prefix.sum(dim=1) - (at_input - at_zero)
-    return Scores(of_source, of_prefix, error)
+        at_source, at_prefix, _ = gradients_at((step + 0.5) / num_steps)
+        of_source += (at_source * ways[0]).sum(dim=-1) / num_steps
+        of_prefix += (at_prefix * ways[1]).sum(dim=-1) / num_steps
+    gained = gradients_at(1.0)[2] - gradients_at(0.0)[2]
+    return Scores(of_source, of_prefix, of_source.sum(dim=1) + of_prefix.sum(dim=1) - gained)
 
 
 def _gradients(

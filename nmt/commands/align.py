@@ -1,4 +1,4 @@
-"""Align the words of given pairs by a run's attention, or score an alignment against gold links."""
+"""Align the words of given pairs by a run's attention or an explanation, or score an alignment against gold links."""
 
 import logging
 from collections.abc import Iterable
@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from nmt import alignment, plotting
 from nmt.alignment import AlignmentScore, Links
+from nmt.analysis.explanation import check_explainers, explain
 from nmt.errors import UserError
 from nmt.lines import read_lines
 from nmt.run.aligning import Aligned, Reading
@@ -68,7 +69,10 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
 
 
 def load_runs(cfg: DictConfig) -> tuple[Run, Run | None]:
-    """The run, and that of the opposite direction. Raises UserError if one has no attention, or another direction."""
+    """The run, and that of the opposite direction.
+
+    Raises UserError if one has another direction, or no attention if that is asked for, or does not fit `explain`.
+    """
     which = {key: cfg[key] for key in ("checkpoint", "average", "device", "trusted")}
     run = Run.load(cfg.run, **which)
     reverse = None if cfg.reverse_run is None else Run.load(cfg.reverse_run, **which)
@@ -79,8 +83,10 @@ def load_runs(cfg: DictConfig) -> tuple[Run, Run | None]:
                 f"reverse_run={cfg.reverse_run} translates {back}, which is not {there} in reverse"
             )
     for directory, each in ((cfg.run, run), (cfg.reverse_run, reverse)):
-        if each is not None and not each.translator.has_attention:
-            raise UserError(f"{directory} has no attention: it aligns nothing")
+        if each is not None and cfg.explain is not None:
+            check_explainers(each, [cfg.explain])
+        elif each is not None and not each.translator.has_attention:
+            raise UserError(f"{directory} has no attention: give explain=occlusion, which needs none")
     return run, reverse
 
 
@@ -89,6 +95,8 @@ def align_block(
 ) -> Pairs:
     """The weights between the units of each pair, from the row `first` on."""
     block, chosen = slice(first, first + BLOCK), {key: cfg[key] for key in ("layer", "head", "reading")}
+    if cfg.explain is not None:
+        chosen["weigh"] = lambda source, target: explain(run, source, target, cfg.explain).weights
     found = run.align_pairs(sources[block], targets[block], units=units, first_line=first + 1, **chosen)
     bar = tqdm(found, desc="align", unit="pairs", initial=first, total=len(sources), disable=None)
     pairs = dict(bar)

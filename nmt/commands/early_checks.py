@@ -228,10 +228,11 @@ def check_align(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for key in ("run", "src", "tgt"):
         if cfg[key] is None:
             raise UserError(f"{key} is required: give {key}={'RUN_DIR' if key == 'run' else 'FILE'}")
-    searched = ("output", "weights", "page", "heatmaps", "reverse_run", "layer", "head", "reading")
+    searched = ("output", "weights", "page", "heatmaps", "reverse_run", "layer", "head", "reading", "explain")
     for idle, keys, where in (
         (cfg.search, searched, "with search=true, which scores every layer, head and reading of one run"),
         (cfg.method != "threshold", ("threshold",), "without method=threshold"),
+        (cfg.explain is not None, ("layer", "head"), "with explain=METHOD"),
         (cfg.reverse_run is None, ("symmetrization",), "without reverse_run=RUN_DIR"),
         (cfg.gold is None, ("flip_gold",), "without gold=FILE"),
     ):

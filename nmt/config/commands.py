@@ -212,6 +212,7 @@ class Align(OfARun, total=False):
     reading: Literal["emitted", "fed"]
     layer: Whole | None
     head: Whole | None
+    explain: Explainer | None
     search: bool
     reverse_run: Text | None
     symmetrization: Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -138,15 +138,24 @@ class AligningModel(Model):
         reading: Reading = "emitted",
         units: str = "auto",
         first_line: int = 1,
+        weigh: Callable[[str, str], np.ndarray] | None = None,
     ) -> Iterator[tuple[int, Aligned]]:
-        """Yield (number of the pair, weights with their labels) as in `align`, in the order of computation."""
+        """Yield (number of the pair, weights with their labels) as in `align`, in the order of computation.
+
+        `weigh(source, target)` gives weights [T, S] in place of the attention, ends of sentence included.
+        """
         check_lines(sources=sources, targets=targets)
         with UnknownCharacters(self.tokenizer) as unknown:
             unknown.count(sources, "sources")
             unknown.count(targets, "targets", is_target=True)
-        for row, weights in self.attentions(sources, targets, first_line=first_line):
-            chosen = self.choose_head(weights, layer, head)
-            yield row, self.between(chosen, sources[row], targets[row], reading, units)
+        if weigh is None:
+            found = self.attentions(sources, targets, first_line=first_line)
+            chosen = ((row, self.choose_head(weights, layer, head)) for row, weights in found)
+        else:
+            readable = self._batches(sources, targets, 1, first_line)
+            chosen = ((row, weigh(sources[row], targets[row])) for rows, _ in readable for row in rows)
+        for row, weights in chosen:
+            yield row, self.between(weights, sources[row], targets[row], reading, units)
 
     def choose_head(self, weights: np.ndarray, layer: int | None, head: int | None) -> np.ndarray:
         """Weights [T, S] out of [L, K, T, S]; see `align`."""
