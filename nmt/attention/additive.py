@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from nmt import kernels
 from nmt.attention.base import Attended, Attention, Normalizer
@@ -26,7 +25,7 @@ class AdditiveAttention(Attention):
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
         self.query_projection = kernels.Linear(query_size, size, bias=False)  # W
-        self.key_projection = nn.Linear(key_size, size, bias=False)  # U
+        self.key_projection = kernels.Linear(key_size, size, bias=False)  # U
         self.v = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))
 
     def project_keys(self, states: Tensor) -> Any:
@@ -78,7 +77,7 @@ class ConcatAttention(Attention):
         self.v = nn.Parameter(torch.empty(size).uniform_(-1, 1) / math.sqrt(size))
 
     def project_keys(self, states: Tensor) -> Tensor:
-        return F.linear(states, self.projection.weight[:, self.query_size :])
+        return kernels.affine(states, self.projection.weight[:, self.query_size :])
 
     def score(self, query: Tensor, keys: Any) -> Tensor:
         projected = kernels.fast_linear(query, self.projection.weight[:, : self.query_size])

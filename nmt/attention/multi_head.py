@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt import kernels
 from nmt.attention.base import Attended, Attention, content_score
@@ -35,8 +35,8 @@ class MultiHeadAttention(Attention):
         )
         self.content, self.num_heads = score, num_heads
         self.query_projection = kernels.Linear(query_size, query_size, bias=False)  # W_q of all heads
-        self.key_projection = nn.Linear(key_size, query_size, bias=False)  # W_k
-        self.value_projection = nn.Linear(key_size, query_size, bias=False)  # W_v
+        self.key_projection = kernels.Linear(key_size, query_size, bias=False)  # W_k
+        self.value_projection = kernels.Linear(key_size, query_size, bias=False)  # W_v
         self.output_projection = kernels.Linear(query_size, key_size, bias=False)  # W_o
 
     def project_keys(self, states: Tensor) -> tuple[Tensor, Tensor]:

@@ -49,7 +49,7 @@ class GeneralAttention(Attention):
         super().__init__(
             query_size=query_size, key_size=key_size, temperature=temperature, normalizer=normalizer
         )
-        self.key_projection = nn.Linear(key_size, query_size, bias=False)  # W
+        self.key_projection = kernels.Linear(key_size, query_size, bias=False)  # W
 
     def project_keys(self, states: Tensor) -> Tensor:
         return self.key_projection(states)

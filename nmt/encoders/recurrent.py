@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt import kernels
 from nmt.attention.masks import reverse_within_length
 from nmt.config.types import Count, Share
 from nmt.encoders.base import Encoded, Encoder
@@ -42,7 +43,7 @@ class RecurrentEncoder(Encoder):
         self.forwards = nn.ModuleList(cell(input_size=each, hidden_size=size) for each in sizes)
         self.backwards = nn.ModuleList(cell(input_size=each, hidden_size=size) for each in sizes)
         self.dropout = Dropout(dropout)
-        self.projection = nn.Identity() if output_size is None else nn.Linear(2 * size, output_size)
+        self.projection = nn.Identity() if output_size is None else kernels.Linear(2 * size, output_size)
         self.output_size = 2 * size if output_size is None else output_size
         self.summary_size = 2 * size
         self.apply(initialise_recurrent)

@@ -1,6 +1,7 @@
 """Fast forms of the slowest parts of a translator. Except in `int8`, values and gradients are those of the plain
 forms.
 
+    affine                 a linear map, by the library that is faster on the processor
     linear_cross_entropy   output layer and loss together, a few rows at a time: the logits never exist as a whole
     linear_r_drop          the same for the two passes of R-Drop
     gradients_at_once      the weight gradients of a recurrence as a single product over all its steps
@@ -23,4 +24,5 @@ from nmt.kernels.gru import gru_cell, gru_sequence, plain_gru_cell
 from nmt.kernels.int8 import quantise
 from nmt.kernels.linear import Linear, fast_linear, gradients_at_once, product
 from nmt.kernels.loss import linear_cross_entropy, linear_r_drop
+from nmt.kernels.onednn import affine
 from nmt.kernels.packed import packed_weights

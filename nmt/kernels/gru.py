@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.kernels.choice import product_type, promote
+from nmt.kernels.onednn import weight_gradient
 from nmt.kernels.packed import map_of
 
 _ROWS = 512  # rows of all steps per call of `_slopes`: few calls for few rows, within the cache for many
@@ -125,5 +126,5 @@ class _Sequence(torch.autograd.Function):
                 grad_hidden = torch.addcmul(back(grad_b_t.flatten(1), None), grad_hidden, z_t)
         flat = grad_b.view(-1, 3 * size)
         grad_a.view(-1, 3 * size)[:, : 2 * size] = flat[:, : 2 * size]
-        grad_weight = flat.t().to(ctx.dtype) @ states[:-1].reshape(-1, size).to(ctx.dtype)
+        grad_weight = weight_gradient(flat.to(ctx.dtype), states[:-1].reshape(-1, size).to(ctx.dtype))
         return grad_a.transpose(0, 1), grad_hidden, grad_weight.to(weight.dtype), flat.sum(dim=0), None

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from nmt.kernels.choice import product_type, promote
+from nmt.kernels.onednn import affine, weight_gradient
 from nmt.kernels.packed import Map, map_of, pooled_map, same
 
 
@@ -107,7 +107,7 @@ def fast_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     """`x W^T + b` for x [N, I] or [B, T, I] and weight [O, I]."""
     if not _at_once(weight):
         packed = pooled_map(weight, x.numel() // x.size(-1))
-        return F.linear(x, weight, bias) if packed is None else packed(x, bias)
+        return affine(x, weight, bias) if packed is None else packed(x, bias)
     return _step(x.reshape(-1, x.size(-1)), weight, bias, transposed=True).view(*x.shape[:-1], -1)
 
 
@@ -161,7 +161,8 @@ class _Shared(torch.autograd.Function):
         ctx.gathered.forget()
         left, right = (grads, inputs) if ctx.transposed else (inputs, grads)
         # In the type of the products; autograd converts it to that of the tensors.
-        return left.transpose(-2, -1) @ right, grads.sum(dim=0) if ctx.has_bias else None, None, None
+        of_shared = weight_gradient(left, right) if left.dim() == 2 else left.transpose(-2, -1) @ right
+        return of_shared, grads.sum(dim=0) if ctx.has_bias else None, None, None
 
 
 class _Step(torch.autograd.Function):

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.kernels.choice import product_type, promote
+from nmt.kernels.onednn import add_weight_gradient
 from nmt.kernels.packed import map_of
 
 ROWS = 512  # rows of each pass with logits in memory at a time
@@ -176,7 +177,7 @@ class _LinearLoss(torch.autograd.Function):
             if narrow:
                 grad_weight += slope.t() @ rows.to(dtype)
             else:
-                grad_weight.addmm_(slope.t(), rows)
+                add_weight_gradient(grad_weight, slope, rows)
         if label_smoothing:
             grads = (grad_features, grad_weight, grad_bias)
             num_logits = num_passes * (num_rows if counted is None else counted.sum())

@@ -10,12 +10,12 @@ are packed, and a search, which has beams of all sizes, rounds its rows up to fe
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.kernels import onednn
 from nmt.kernels.choice import fast, product_type
 
 # Maps x [..., I] and a bias [O] or None to `x W^T + b` [..., O].
@@ -34,14 +34,14 @@ _pool: ContextVar[_Pool | None] = ContextVar("packed", default=None)
 def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
     """The map `x W^T + b` of a weight W [O, I], without gradient; W is packed if it is large and torch can.
 
-    The map is `F.linear` on another device than the CPU, in another type than float32 (and, on some CPUs, bfloat16),
+    The map is `onednn.affine` on another device than the CPU, in another type than float32 (and on some CPUs bfloat16),
     and without oneDNN. It computes in `dtype`; None is the type of autocast, or of the weight.
     """
     dtype = product_type(weight) if dtype is None else dtype
     packs = _packs(weight, dtype)
     weight = weight.detach().to(dtype)
     if not packs:
-        return lambda x, bias: F.linear(x.to(dtype), weight, _maybe(bias, dtype))
+        return lambda x, bias: onednn.affine(x.to(dtype), weight, _maybe(bias, dtype))
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
     return lambda x, bias: torch.ops.mkldnn._linear_pointwise(
         x.to(dtype), packed, _maybe(bias, dtype), "none", [], ""
@@ -57,8 +57,7 @@ def _maybe(bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def _available(dtype: torch.dtype) -> bool:
-    backend: Any = torch.backends.mkldnn  # oneDNN's earlier name
-    if not (backend.is_available() and backend.enabled and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+    if not onednn.available():
         return False
     return dtype == torch.float32 or (
         dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from nmt import kernels
 from nmt.layers.dropout import Dropout
@@ -46,7 +45,7 @@ class GRULayer(nn.GRU):
             from_input = kernels.fast_linear(inputs.squeeze(1), weight_ih, bias_ih)
             last = kernels.gru_cell(from_input, kernels.fast_linear(hidden, weight_hh, bias_hh), hidden)
             return last.unsqueeze(1), (last,)
-        outputs = kernels.gru_sequence(F.linear(inputs, weight_ih, bias_ih), hidden, weight_hh, bias_hh)
+        outputs = kernels.gru_sequence(kernels.affine(inputs, weight_ih, bias_ih), hidden, weight_hh, bias_hh)
         return outputs, (outputs[:, -1],)
 
 
