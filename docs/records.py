@@ -309,9 +309,9 @@ def how_long() -> str:
     return align_columns(lines)
 
 
-def peers() -> str:
+def peers(name: str) -> str:
     """Every toolkit, measured in one run."""
-    record = load("peers")
+    record = load(name)
     return f"{table_of_toolkits(record['rows'])}\n\n{origin([record])}"
 
 
@@ -331,7 +331,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "earlier_scores": earlier_scores,
     "toolkits": lambda: toolkits(load("earlier")["toolkits"]),
     "toolkits_avx2": lambda: toolkits(load("toolkits_avx2")),
-    "peers": peers,
+    "peers": lambda: peers("peers"),
+    "peers_amd": lambda: peers("peers_amd"),
     "toolkits_amx": lambda: toolkits(load("toolkits_amx")),
     "gpu_4096": lambda: gpu(4096),
     "gpu_16384": lambda: gpu(16384),
