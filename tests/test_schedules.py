@@ -176,17 +176,20 @@ def test_a_schedule_is_told_of_the_runs_steps_where_it_takes_them_and_has_none()
 
 
 class Clock(Callback):
-    """A clock that only training moves: a second per batch, and 5 seconds per validation. It notes each step's rate."""
+    """A clock that only training moves: a second per batch, and 5 seconds per validation. It notes each step's rate.
 
-    def __init__(self):
-        self.now, self.rates = 0.0, []
+    The first `num_slow` batches take 10 seconds each.
+    """
+
+    def __init__(self, num_slow=0):
+        self.now, self.rates, self.num_slow = 0.0, [], num_slow
 
     def monotonic(self):
         return self.now
 
     def on_train_batch_start(self, trainer, pl_module, batch, number):
         self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
-        self.now += 1.0
+        self.now += 10.0 if len(self.rates) <= self.num_slow else 1.0
 
     def on_validation_start(self, trainer, pl_module):
         self.now += 5.0
@@ -209,9 +212,9 @@ class Rows(L.LightningDataModule):
         return {"text": "", "validation": ""}
 
 
-def by_the_clock(tmp_path, *, resume=None, factory=COSINE, **settings):
+def by_the_clock(tmp_path, *, resume=None, factory=COSINE, num_slow=0, **settings):
     """The rates of a run of 12 batches per epoch, each followed by a validation; its last checkpoint is in tmp_path."""
-    clock, module = Clock(), make_module()
+    clock, module = Clock(num_slow), make_module()
     module.scheduler_factory = factory
     module.to(torch.float32)
     rows = DataLoader(examples() * 3, collate_fn=partial(collate, pad_id=0, bos_id=2))
@@ -247,6 +250,13 @@ def test_a_schedule_ends_with_the_time(tmp_path, caplog):
     assert rates[:12] == pytest.approx(cosine_rates(10**9, 12))  # before the first validation
     assert rates[12:] == pytest.approx(cosine_rates(71, 73)[12:])
     assert "1.42 s per step: trainer.max_time is spent after about 71 steps" in caplog.text
+
+
+def test_slow_first_steps_do_not_shorten_a_schedule(tmp_path):
+    """6 of the first 12 batches take 10 s, as where a GPU records: validations are at 71, 88 and 105 s of 400."""
+    rates = by_the_clock(tmp_path, num_slow=6, max_time="00:00:06:40")
+    assert len(rates) == pytest.approx(244, abs=3)
+    assert rates[36:] == pytest.approx(cosine_rates(36 + round(295 / (17 / 12)), len(rates))[36:])
 
 
 def test_without_a_validation_the_time_is_measured_after_a_quarter(tmp_path):

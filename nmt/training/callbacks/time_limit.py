@@ -15,14 +15,15 @@ log = logging.getLogger(__name__)
 class EndScheduleWithTime(Callback):
     """Ends a schedule that runs to the end of training when `trainer.max_time` is spent.
 
-    The seconds per step, validations included, are measured once: at the first validation, or after a quarter of the
+    The seconds per step, validations included, are measured at each validation until a quarter of the time is over,
+    since the validation before, as first steps take longer (on a GPU many times as long); or after a quarter of the
     time if there was none. Checkpoints store the resulting number of steps, so that a resumed run has the same learning
     rates. If `trainer.max_time` changes, that number changes by the measured seconds. All ranks use rank 0's clock.
     """
 
     def __init__(self) -> None:
         self._timer: Timer | None = None
-        self._start = (0, 0.0)  # step and seconds when this process began
+        self._last = (0, 0.0)  # step and seconds when this process began, or measured last
         self._measured = {"seconds_per_step": 0.0, "max_time": 0.0, "total_steps": 0.0}  # 0: not measured
 
     def state_dict(self) -> dict[str, Any]:
@@ -33,38 +34,47 @@ class EndScheduleWithTime(Callback):
         if all(map(math.isfinite, measured.values())):
             self._measured = measured
 
+    @property
+    def _is_measured(self) -> bool:
+        return self._measured["seconds_per_step"] > 0
+
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         if not takes_total_steps(pl_module.scheduler_factory):
             return
         timers = [each for each in trainer.callbacks if isinstance(each, Timer)]  # type: ignore[attr-defined]
         self._timer = next(iter(timers), None)
         if self._timer is not None:
-            self._start = (trainer.global_step, trainer.strategy.broadcast(self._timer.time_elapsed()))
-            if self._measured["seconds_per_step"] > 0:
+            self._last = (trainer.global_step, trainer.strategy.broadcast(self._timer.time_elapsed()))
+            if self._is_measured:
                 pl_module.end_schedule(self._total_steps())
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
-        self._measure(trainer, pl_module, share=0.25)
+        if self._timer is not None and not self._is_measured:
+            duration, start = float(self._timer._duration or 0), self._last[1]
+            self._measure(trainer, pl_module, least=0.25 * (duration - start))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._measure(trainer, pl_module, share=0.0)
-
-    def _measure(self, trainer: L.Trainer, pl_module: Any, *, share: float) -> None:
-        """Measure if more than this share of the time has passed since this process began, and only once."""
-        if self._timer is None or self._measured["seconds_per_step"] > 0:
+        if self._timer is None:
             return
-        first, start = self._start
+        if not self._is_measured or self._last[1] <= 0.25 * float(self._timer._duration or 0):
+            self._measure(trainer, pl_module, least=0.0)
+
+    def _measure(self, trainer: L.Trainer, pl_module: Any, *, least: float) -> None:
+        """Measure if there were steps since the last time, and more than `least` seconds."""
+        assert self._timer is not None
+        first, start = self._last
         now = trainer.strategy.broadcast(self._timer.time_elapsed())
         steps, duration = trainer.global_step - first, float(self._timer._duration or 0)
-        if not steps or now - start <= share * (duration - start):
+        if not steps or now - start <= least:
             return
         seconds = (now - start) / steps
+        self._last = (trainer.global_step, now)
         self._measured = {
             "seconds_per_step": seconds,
             "max_time": duration,
             "total_steps": trainer.global_step + (duration - now) / seconds,
         }
-        if self._total_steps() < trainer.estimated_stepping_batches:
+        if now > 0.25 * duration and self._total_steps() < trainer.estimated_stepping_batches:
             log.info(
                 "%.3g s per step: trainer.max_time is spent after about %d steps, and the schedule ends there",
                 *(seconds, self._total_steps()),
