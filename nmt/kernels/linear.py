@@ -138,7 +138,7 @@ def _step(x: Tensor, shared: Tensor, bias: Tensor | None, *, transposed: bool) -
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` by `fast_linear`, for the maps in a step of a recurrence."""
+    """`nn.Linear` by `fast_linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return fast_linear(x, self.weight, self.bias)

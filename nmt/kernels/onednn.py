@@ -35,9 +35,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not _serves(x, weight):
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.size(-1))
-    y: Tensor = (
-        _Linear.apply(rows, weight, bias) if torch.is_grad_enabled() else _multiply(rows, weight, bias)
-    )
+    y: Tensor = _Linear.apply(rows, weight, bias) if torch.is_grad_enabled() else multiply(rows, weight, bias)
     return y.view(*x.shape[:-1], -1)
 
 
@@ -67,21 +65,22 @@ def _serves(x: Tensor, weight: Tensor) -> bool:
     )
 
 
-def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x W^T + b` [N, O] of x [N, I] and weight [O, I] by oneDNN, without gradient."""
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return product
 
 
 def _weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
     # Of the two, the first is copied row by row, so it is the smaller one.
-    return _multiply(grad.t(), x.t()) if grad.size(1) < x.size(1) else _multiply(x.t(), grad.t()).t()
+    return multiply(grad.t(), x.t()) if grad.size(1) < x.size(1) else multiply(x.t(), grad.t()).t()
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _multiply(x, weight, bias)
+        return multiply(x, weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -89,7 +88,7 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         return (
-            _multiply(grad, weight.t()) if needs_x else None,
+            multiply(grad, weight.t()) if needs_x else None,
             _weight_gradient(grad, x) if needs_weight else None,
             grad.sum(dim=0) if needs_bias else None,
         )

@@ -43,9 +43,7 @@ def map_of(weight: Tensor, dtype: torch.dtype | None = None) -> Map:
     if not packs:
         return lambda x, bias: onednn.affine(x.to(dtype), weight, _maybe(bias, dtype))
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-    return lambda x, bias: torch.ops.mkldnn._linear_pointwise(
-        x.to(dtype), packed, _maybe(bias, dtype), "none", [], ""
-    )
+    return lambda x, bias: onednn.multiply(x.to(dtype), packed, _maybe(bias, dtype))
 
 
 def _packs(weight: Tensor, dtype: torch.dtype) -> bool:
