@@ -142,7 +142,8 @@ class AligningModel(Model):
     ) -> Iterator[tuple[int, Aligned]]:
         """Yield (number of the pair, weights with their labels) as in `align`, in the order of computation.
 
-        `weigh(source, target)` gives weights [T, S] in place of the attention, ends of sentence included.
+        `weigh(source, target)` gives weights [T, S], ends of sentence included, in place of the attention of `layer`
+        and `head`.
         """
         check_lines(sources=sources, targets=targets)
         with UnknownCharacters(self.tokenizer) as unknown:
