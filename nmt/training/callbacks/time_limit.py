@@ -35,6 +35,11 @@ class EndScheduleWithTime(Callback):
             self._measured = measured
 
     @property
+    def _duration(self) -> float:
+        """`trainer.max_time` in seconds, 0 without it."""
+        return 0.0 if self._timer is None else float(self._timer._duration or 0)
+
+    @property
     def _is_measured(self) -> bool:
         return self._measured["seconds_per_step"] > 0
 
@@ -49,23 +54,21 @@ class EndScheduleWithTime(Callback):
                 pl_module.end_schedule(self._total_steps())
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *unused: Any) -> None:
-        if self._timer is not None and not self._is_measured:
-            duration, start = float(self._timer._duration or 0), self._last[1]
-            self._measure(trainer, pl_module, least=0.25 * (duration - start))
+        if not self._is_measured:
+            self._measure(trainer, pl_module, share=0.25)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if not self._is_measured or self._last[1] <= 0.25 * self._duration:
+            self._measure(trainer, pl_module, share=0.0)
+
+    def _measure(self, trainer: L.Trainer, pl_module: Any, *, share: float) -> None:
+        """Measure if there were steps since `_last`, and more than this share of the time that was left then."""
         if self._timer is None:
             return
-        if not self._is_measured or self._last[1] <= 0.25 * float(self._timer._duration or 0):
-            self._measure(trainer, pl_module, least=0.0)
-
-    def _measure(self, trainer: L.Trainer, pl_module: Any, *, least: float) -> None:
-        """Measure if there were steps since the last time, and more than `least` seconds."""
-        assert self._timer is not None
         first, start = self._last
         now = trainer.strategy.broadcast(self._timer.time_elapsed())
-        steps, duration = trainer.global_step - first, float(self._timer._duration or 0)
-        if not steps or now - start <= least:
+        steps, duration = trainer.global_step - first, self._duration
+        if not steps or now - start <= share * (duration - start):
             return
         seconds = (now - start) / steps
         self._last = (trainer.global_step, now)
@@ -82,7 +85,6 @@ class EndScheduleWithTime(Callback):
         pl_module.end_schedule(self._total_steps())
 
     def _total_steps(self) -> int:
-        assert self._timer is not None
-        more = float(self._timer._duration or 0) - self._measured["max_time"]
+        more = self._duration - self._measured["max_time"]
         steps = self._measured["total_steps"] + more / self._measured["seconds_per_step"]
         return round(min(max(1.0, steps), 1e15))
