@@ -99,10 +99,11 @@ class TransformerAttention(nn.Module):
     ) -> HeadContexts:
         """Attend with query [B, K, T, d]: to what is True in mask, which broadcasts to [B, K, T, S]; or to all (None);
         or, where `causal`, from position t to those up to t. `override` may replace the weights of positions [T]."""
-        # The fused kernel does not return weights. On a CPU it drops none, and is slow for the few queries of a search.
+        # The fused kernel does not return weights. On a CPU it drops none, and is slow for the few queries of a search
+        # and in 16 bits.
         in_search = query.is_cpu and not torch.is_grad_enabled() and kernels.fast(query)
-        few = in_search and query.size(2) <= FEW
-        if few or need_weights or self.override is not None or (self.training and self.dropout.p > 0):
+        slow = (in_search and query.size(2) <= FEW) or (query.is_cpu and query.dtype == torch.bfloat16)
+        if slow or need_weights or self.override is not None or (self.training and self.dropout.p > 0):
             scores = (query * query.size(-1) ** -0.5) @ cache.keys  # [B, K, T, S]
             if causal:
                 mask = causal_mask(query.size(2), query.device)
