@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from nmt.config.types import Count, Positive, Share
+from nmt.kernels import onednn
 
 # Coefficients of the quintic that moves every singular value in (0, 1] near 1 in a few steps (Jordan et al. 2024)
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -165,6 +166,7 @@ def orthogonal(
     x = matrices if wide else matrices.transpose(-2, -1)
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
     for _ in range(num_iterations):
-        square = x @ x.transpose(-2, -1)
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=third, alpha=fifth), x, beta=first)
+        square = onednn.batched(x, x)
+        polynomial = onednn.batched(square, square).mul_(fifth).add_(square, alpha=third)
+        x = onednn.batched(polynomial, x.transpose(-2, -1)).add_(x, alpha=first)
     return x if wide else x.transpose(-2, -1)
