@@ -149,24 +149,27 @@ class _LinearLoss(torch.autograd.Function):
         for start in range(0, num_rows, at_once):
             answers = targets[start : start + at_once]
             rows = features[:, start : start + at_once].flatten(0, 1)  # [C, R], [2C, R] of two passes
-            scratch, log_probs = buffers[:, : len(rows)]
+            scratch, probs = buffers[:, : len(rows)]
             if ahead is None:
                 logits = torch.addmm(bias, rows, weight.t(), out=scratch)
             else:
                 logits = ahead(rows, bias)
-            torch.log_softmax(logits, dim=1, dtype=log_probs.dtype, out=log_probs)
+            torch.softmax(logits, dim=1, dtype=probs.dtype, out=probs)
+            # log sum_v exp(logit_v), from the likeliest piece: cheaper than a second pass of exponentials
+            normalizers = logits.amax(dim=1) - probs.amax(dim=1).log()
             counts = None if counted is None else counted[start : start + at_once].repeat(num_passes)
             places = answers.repeat(num_passes).unsqueeze(1)
-            nll -= _total(log_probs.gather(1, places).squeeze(1), counts)
+            nll += _total(normalizers - logits.gather(1, places).squeeze(1), counts)
             if label_smoothing:
-                spread += _total(logits[:, 0] - log_probs[:, 0], counts)  # the sum of the log normalizers
+                spread += _total(normalizers, counts)
             if alpha:
+                log_probs = torch.sub(logits, normalizers.unsqueeze(1), out=scratch)
                 difference = torch.sub(log_probs, log_probs.roll(len(answers), dims=0), out=scratch)
-                own = (log_probs.exp() * difference).sum(dim=1, keepdim=True)  # KL(p|q), then KL(q|p)
+                own = (probs * difference).sum(dim=1, keepdim=True)  # KL(p|q), then KL(q|p)
                 divergence += _total(own.squeeze(1), counts)
             if not learning:
                 continue
-            slope = log_probs.exp_()  # of the loss by the logits, below
+            slope = probs  # becomes the gradient of the loss by the logits
             if alpha:
                 _add_divergence(slope, difference, own, alpha)
             slope.scatter_add_(1, places, slope.new_full(places.shape, label_smoothing - 1))
