@@ -66,6 +66,33 @@ def test_gradients_of_weights_are_sums_of_outer_products(forced, in_size, out_si
     torch.testing.assert_close(added, total + expected)
 
 
+@needs_onednn
+def test_matrices_side_by_side_are_multiplied_each_by_its_own(forced):
+    torch.manual_seed(1)
+    x, weights = torch.randn(3, 5, 4), torch.randn(3, 6, 4)
+    torch.testing.assert_close(onednn.batched(x, weights), torch.einsum("nri,noi->nro", x, weights))
+    assert forced == [(5, 6)] * 3
+
+
+@needs_onednn
+def test_the_products_of_the_loss_are_of_the_faster_library(forced):
+    torch.manual_seed(1)
+    features, weight, bias = torch.randn(4, 3), torch.randn(7, 3), torch.randn(7)
+    targets = torch.tensor([0, 6, 2, 2])
+
+    def loss(*inputs):
+        return kernels.linear_cross_entropy(*inputs, targets, label_smoothing=0.1)[0]
+
+    def plain(features, weight, bias):
+        logits = F.linear(features, weight, bias)
+        return F.cross_entropy(logits, targets, label_smoothing=0.1, reduction="sum")
+
+    inputs = (features, weight, bias)
+    for own, other in zip(gradients(loss, *inputs), gradients(plain, *inputs), strict=True):
+        torch.testing.assert_close(own, other)
+    assert len(forced) == 3  # logits, gradients of the features and of the weight
+
+
 @pytest.mark.parametrize(
     ("name", "capability", "chosen"),
     [("AMD EPYC", "AVX512", True), ("AMD EPYC", "AVX2", False), ("Intel(R) Xeon(R)", "AVX512", False)],

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.kernels.choice import product_type, promote
-from nmt.kernels.onednn import add_weight_gradient
+from nmt.kernels.onednn import add_weight_gradient, is_faster
 from nmt.kernels.packed import map_of
 
 ROWS = 512  # rows of each pass with logits in memory at a time
@@ -142,7 +142,7 @@ class _LinearLoss(torch.autograd.Function):
         nll, spread, divergence = (features.new_zeros(()) for _ in range(3))
         narrow = dtype != weight.dtype
         ahead = back = None
-        if narrow or num_passes * num_rows >= MANY_ROWS:
+        if narrow or num_passes * num_rows >= MANY_ROWS or (features.is_cpu and is_faster()):
             ahead, back = map_of(weight, dtype), map_of(weight.t(), dtype) if learning else None
         at_once = _rows_at_once(features, vocab_size)
         buffers = features.new_empty(2, num_passes * min(at_once, num_rows), vocab_size)
