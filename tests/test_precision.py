@@ -1,11 +1,50 @@
-"""A run in bfloat16 on a CPU that is slow at it is warned of."""
+"""`trainer.precision=auto` takes what trains faster here; bfloat16 on a CPU that is slow at it is warned of."""
+
+from types import SimpleNamespace
+from typing import Any
 
 import lightning as L
 import pytest
 import torch
 
+from nmt.run.paths import load_config
 from nmt.training import precision
-from nmt.training.precision import has_bfloat16_products, warn_of_slow_precision
+from nmt.training.precision import choose_precision, has_bfloat16_products, warn_of_slow_precision
+from tests.commands import refused, run_composed
+from tests.small import TINY
+
+
+@pytest.mark.parametrize(
+    ("has_products", "seconds_in_bfloat16", "chosen"),
+    [(True, 0.9, "bf16-mixed"), (True, 0.99, "32-true"), (False, 0.5, "32-true")],
+)
+def test_bfloat16_is_chosen_if_it_is_clearly_faster(
+    monkeypatch, caplog, has_products, seconds_in_bfloat16, chosen
+):
+    monkeypatch.setattr(precision, "has_bfloat16_products", lambda: has_products)
+    seconds = {"32-true": 1.0, "bf16-mixed": seconds_in_bfloat16}
+    monkeypatch.setattr(precision, "_seconds_of_both", lambda *_: seconds)
+    caplog.set_level("INFO")
+    trainer = L.Trainer(accelerator="cpu", precision="32-true", logger=False, enable_checkpointing=False)
+    assert choose_precision(trainer, SimpleNamespace(), []) == trainer.precision == chosen
+    assert caplog.messages[-1].startswith(f"trainer.precision={chosen} (")
+
+
+def test_a_run_keeps_the_choice_and_is_as_if_it_had_been_given(monkeypatch, tmp_path):
+    monkeypatch.setattr(precision, "has_bfloat16_products", lambda: True)
+    monkeypatch.setattr(precision, "WINS", 0.0)
+    weights: dict[str, Any] = {}
+    for given in ("auto", "bf16-mixed"):
+        run = tmp_path / given
+        run_composed("train", *TINY, "trainer.max_epochs=1", f"trainer.precision={given}", f"run_dir={run}")
+        assert load_config(run).trainer.precision == "bf16-mixed"
+        weights[given] = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    assert all(torch.equal(weights["auto"][name], value) for name, value in weights["bf16-mixed"].items())
+
+
+def test_several_processes_are_given_their_precision(tmp_path):
+    two = ("trainer=ddp", "trainer.devices=2", "trainer.precision=auto", f"run_dir={tmp_path / 'run'}")
+    refused(run_composed("train", *TINY, *two), "trainer.precision=auto", "32-true or bf16-mixed")
 
 
 @pytest.mark.parametrize(

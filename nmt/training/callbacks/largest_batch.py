@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Callback
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
-from nmt.training.callbacks.randomness import random_state, set_random_state
+from nmt.training.callbacks.randomness import restored
 from nmt.training.memory import give_back, held_memory, is_out_of_memory
 
 OFTEN = 250  # batches
@@ -29,11 +29,11 @@ class TryLargestBatch(Callback):
             self._try(trainer, pl_module, data.max_tokens, trainer.strategy.batch_to_device(each))
 
     def _try(self, trainer: L.Trainer, pl_module: Any, max_tokens: int, batch: Batch) -> None:
-        state = random_state(pl_module.device)
         try:
-            with trainer.precision_plugin.train_step_context():
-                loss = pl_module.loss_of(batch)
-            loss.smoothed.backward()
+            with restored(pl_module):
+                with trainer.precision_plugin.train_step_context():
+                    loss = pl_module.loss_of(batch)
+                loss.smoothed.backward()
         except RuntimeError as error:  # torch.OutOfMemoryError is a RuntimeError
             if not is_out_of_memory(error):
                 raise
@@ -42,9 +42,6 @@ class TryLargestBatch(Callback):
                 f"{batch.tgt_out.size(1)} target pieces) does not fit into memory: "
                 f"lower data.max_tokens={max_tokens}"
             ) from error
-        finally:
-            pl_module.zero_grad(set_to_none=True)
-            set_random_state(state, pl_module.device)
 
 
 class LogMemory(Callback):

@@ -1,8 +1,11 @@
 """The state of every random generator, as plain values that a checkpoint can hold."""
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import lightning as L
 import numpy as np
 import torch
 
@@ -31,3 +34,14 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
     torch.set_rng_state(state["torch"].cpu())
     if device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"].cpu(), device)
+
+
+@contextmanager
+def restored(module: L.LightningModule) -> Iterator[None]:
+    """After the block the random generators are as before it, and the parameters have no gradients."""
+    state = random_state(module.device)
+    try:
+        yield
+    finally:
+        module.zero_grad(set_to_none=True)
+        set_random_state(state, module.device)
