@@ -51,9 +51,9 @@ OTHERS = {
         "encoder.num_layers=2",
         *SMALL,
     ),
-    "convolution, fed, sparse": (
+    "convolution, fed, sparse, voting": (
         *("encoder=convolutional", "attention=multi_head", "wiring.input_feeding=true"),
-        *("normalizer=sparsemax", "model.size=8", "decoder.size=8"),
+        *("normalizer=sparsemax", "model.size=8", "decoder.size=8", "model.lexical=true"),
     ),
     "location, few positions": ("attention=location", "attention.max_positions=11", *SMALL),
     "transformer and recurrent": (
@@ -304,7 +304,7 @@ def test_every_line_of_real_text_has_the_same_ids(model_type):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["post", "lstm, additive", "conditional, fertility", "convolution, fed, sparse"]
+    "name", ["post", "lstm, additive", "conditional, fertility", "convolution, fed, sparse, voting"]
 )
 def test_the_program_beside_the_graphs_translates_as_greedy_search(name, models):
     needs("onnx")

@@ -16,6 +16,9 @@ MODELS = {
     "sentences": ("attention=sentences",),
     "pooling": ("decoder=pooling",),
     "pooled Transformer": ("decoder=pooling", "encoder=transformer"),
+    "voting": ("model.lexical=true", "attention=bahdanau"),
+    "voting, pooling": ("model.lexical=true", "decoder=pooling"),
+    "voting Transformer": ("model=transformer", "model.lexical=true"),
 }
 EXACT = {"rtol": 0, "atol": 1e-10}
 LENGTHS = (7, 2, 5)

@@ -33,7 +33,7 @@ def attend_by_value(translator: Any, pair: ForcedPair) -> Scores:
     another decoder, and for attention over the sentences of a document.
     """
     decoder, ids = translator.decoder, pair.src[None]
-    memory = translator.encode(ids, padding_mask(ids, translator.pad_id))
+    memory = decoder.prepare(translator.encoder(ids, padding_mask(ids, translator.pad_id)))
     cross, _ = decoder.attentions(memory, pair.tgt_in[None])  # [1, L, K, T, S]
     if cross is None or decoder.needs_documents:
         raise UserError("value_norm needs attention to the states of words: give another method")

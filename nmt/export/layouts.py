@@ -45,6 +45,7 @@ def parts_of(run: Run, format: str) -> Parts:
         isinstance(model, EncoderDecoder)
         and isinstance(encoder, TransformerEncoder)
         and isinstance(decoder, TransformerDecoder)
+        and model.lexical is None
     ):
         raise UserError(
             f"format={format} is for Transformers alone, {run.directory} is {model.name}: use format=onnx"

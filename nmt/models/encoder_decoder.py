@@ -1,6 +1,8 @@
 """The translator that joins any encoder to any decoder.
 
 h = encoder(x)      r_1..r_T = decoder(y, h)      p(y_t | y_<t, x) = softmax(W_y r_t)
+
+With `lexical`, the output layer reads r_t + v_t, v_t the votes of the attended source words (`LexicalVotes`).
 """
 
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from nmt.config.types import Count, Share
 from nmt.decoders.base import Decoder, Read
 from nmt.encoders.base import Encoder
 from nmt.layers.embedding import Embedding
+from nmt.layers.lexical import LexicalVotes
 from nmt.models.base import Attentions, Step, Translator
 
 
@@ -22,8 +25,9 @@ class EncoderDecoder(Translator):
     `encoder` and `decoder` build their parts from given embeddings and sizes. `size` is the width of the embeddings.
     `dropout` is passed to both parts; `word_dropout` drops whole words of source and target. `tie_output`: W_y is the
     target embedding. `tie_source`: the source embedding is the target embedding, which needs a joint vocabulary.
+    `lexical`: attended source pieces vote for target pieces.
 
-    Raises ValueError if sizes or ties do not fit.
+    Raises ValueError if sizes or ties do not fit, and for votes without attention.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class EncoderDecoder(Translator):
         word_dropout: Share,
         tie_output: bool,
         tie_source: bool,
+        lexical: bool = False,
         encoder: Callable[..., Encoder],
         decoder: Callable[..., Decoder],
     ) -> None:
@@ -73,6 +78,11 @@ class EncoderDecoder(Translator):
         )
         if self.encoder.reads_documents and not reads_sentences:
             raise ValueError("nothing reads the sentences of encoder=hierarchical: set attention=sentences")
+        if lexical and not self.decoder.has_attention:
+            raise ValueError(
+                "model.lexical=true lets attended words vote, and this model has no attention: give model.lexical=false"
+            )
+        self.lexical = LexicalVotes(size, self.decoder.features_size, dropout) if lexical else None
         self.output = kernels.Linear(self.decoder.features_size, tgt_vocab_size)  # W_y
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.output.bias)
@@ -81,7 +91,8 @@ class EncoderDecoder(Translator):
 
     @property
     def name(self) -> str:
-        return f"{type(self.encoder).__name__} + {type(self.decoder).__name__}"
+        votes = "" if self.lexical is None else " + LexicalVotes"
+        return f"{type(self.encoder).__name__} + {type(self.decoder).__name__}{votes}"
 
     @property
     def has_attention(self) -> bool:
@@ -101,10 +112,16 @@ class EncoderDecoder(Translator):
         return min((each for each in limits if each is not None), default=None)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Any:
-        return self.decoder.prepare(self.encoder(src, src_mask))
+        memory = self.decoder.prepare(self.encoder(src, src_mask))
+        return memory if self.lexical is None else (memory, self.encoder.embedding(src))  # type: ignore[operator]
 
     def read(self, memory: Any, tgt_in: Tensor, *, need_weights: bool = False) -> Read:
-        return self.decoder.unroll(memory, tgt_in, need_weights=need_weights)
+        if self.lexical is None:
+            return self.decoder.unroll(memory, tgt_in, need_weights=need_weights)
+        of_decoder, words = memory
+        features, weights = self.decoder.unroll(of_decoder, tgt_in, need_weights=True)
+        assert weights is not None
+        return Read(features + self.lexical(weights, words), weights if need_weights else None)
 
     def attentions(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Attentions:
         encoded, encoder_self = self.encoder.attentions(src, src_mask)
@@ -112,8 +129,15 @@ class EncoderDecoder(Translator):
         return Attentions(cross, encoder_self, decoder_self)
 
     def init_state(self, memory: Any) -> Any:
-        return self.decoder.init_state(memory)
+        return self.decoder.init_state(memory if self.lexical is None else memory[0])
 
     def step(self, tgt_prev: Tensor, state: Any, memory: Any, *, need_weights: bool = False) -> Step:
-        features, state, weights = self.decoder.step(tgt_prev, state, memory, need_weights=need_weights)
-        return Step(self.output(features), state, weights)
+        if self.lexical is None:
+            features, state, weights = self.decoder.step(tgt_prev, state, memory, need_weights=need_weights)
+            return Step(self.output(features), state, weights)
+        of_decoder, words = memory
+        features, state, weights = self.decoder.step(tgt_prev, state, of_decoder, need_weights=True)
+        assert weights is not None
+        beside = weights.unflatten(0, (words.size(0), -1))  # [B, K, S]
+        features = features + self.lexical(beside, words).flatten(0, 1)
+        return Step(self.output(features), state, weights if need_weights else None)
