@@ -86,7 +86,7 @@ reproduction: setup      ## the comparison with the papers in docs/results on th
 	$(BIN)/python scripts/train.py -m attention=luong_dot,scaled_dot encoder.size=512 decoder.size=512 $(SEEDS) $(ARGS)
 	$(BIN)/python scripts/compare.py runs='logs/reproduction/*/*' output=logs/reproduction_comparison
 
-speedrun: setup         ## Multi30k to 36.0 BLEU beside a plain PyTorch loop, three rounds; ARGS=data.path=DIR reads a local copy
+speedrun: setup         ## Multi30k to 36.0 BLEU beside a plain PyTorch loop, five rounds; ARGS=data.path=DIR reads a local copy
 	$(BIN)/python scripts/workbench/speedrun.py data=multi30k --output logs/speedrun.json $(ARGS)
 
 peers: dev              ## other toolkits on the same batches (pip installs each in .peers/): make peers ARGS="--output FILE.json"

@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--experiment", default="multi30k_speedrun", help="of train.py")
     parser.add_argument("--target", type=float, default=36.0, help="the BLEU to reach")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, help="a .json file")
     given = parser.parse_intermixed_args()
     with errors_in_one_line("train"):
