@@ -13,7 +13,7 @@ from nmt.decoding import force_decode
 from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
 from nmt.layers.positions import LearnedPositions, SinusoidalPositions
-from nmt.models import EncoderDecoder, select
+from nmt.models import EncoderDecoder
 from nmt.run.model import build_translator
 from nmt.training.losses import cross_entropy
 from tests import commands
@@ -29,13 +29,10 @@ B, S, T, K = 3, 5, 4, 3  # K hypotheses a sentence
 
 NORMS = ("encoder.norm", "decoder.norm")
 POSITIONS = {"sinusoidal": SinusoidalPositions, "learned": partial(LearnedPositions, max_length=6)}
-SETTINGS = [
-    {"pre_norm": pre_norm, "positions": POSITIONS[positions]}
-    for pre_norm, positions in product((True, False), POSITIONS)
-]
-every_setting = pytest.mark.parametrize(
-    "settings", SETTINGS, ids=["pre-sinusoidal", "pre-learned", "post-sinusoidal", "post-learned"]
-)
+SETTINGS = {
+    f"{'pre' if pre_norm else 'post'}-{name}": {"pre_norm": pre_norm, "positions": POSITIONS[name]}
+    for pre_norm, name in product((True, False), POSITIONS)
+}
 
 
 def fresh(**changes) -> EncoderDecoder:
@@ -209,7 +206,7 @@ def test_learned_positions_are_rows_of_a_table_that_ends():
     assert issubclass(UserError, ValueError)
 
 
-@every_setting
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_the_path_that_gives_weights_equals_the_fused_one(settings):
     """Logits, and the gradient of every parameter; and of `attentions`, every layer and head."""
     model, (src, mask), tgt_in = build(**settings), sources(), targets()
@@ -354,95 +351,7 @@ def test_parameters_start_as_documented():
     assert not any(p.any() for name, p in model.named_parameters() if name.endswith("bias"))
 
 
-# --- claims of any translator ---------------------------------------------------------------------------
-
-
-@every_setting
-def test_rewriting_the_padding_changes_no_output(settings):
-    model, (src, mask), tgt_in = build(**settings), sources(), targets()
-    with torch.no_grad():
-        before = teacher_forced(model, src, mask, tgt_in)
-        rewritten = torch.where(mask, src, torch.randint(3, V, (B, S)))
-        assert not torch.equal(rewritten, src)
-        torch.testing.assert_close(
-            tuple(teacher_forced(model, rewritten, mask, tgt_in)), tuple(before), **EXACT
-        )
-        fused = model(model.encode(rewritten, mask), tgt_in)
-        torch.testing.assert_close(fused.logits, before.logits, **EXACT)
-
-
-@every_setting
-def test_changing_the_future_leaves_what_comes_before(settings):
-    model, (src, mask), tgt_in = build(**settings), sources(), targets()
-    with torch.no_grad():
-        memory = model.encode(src, mask)
-        for need_weights, t in product((False, True), range(1, T)):
-            changed = tgt_in.clone()
-            changed[:, t:] = (tgt_in[:, t:] - 2) % (V - 3) + 3  # another piece at each position
-            before = model(memory, tgt_in, need_weights=need_weights).logits
-            after = model(memory, changed, need_weights=need_weights).logits
-            torch.testing.assert_close(after[:, :t], before[:, :t], **EXACT)
-            assert not torch.isclose(after[:, t], before[:, t]).all(dim=-1).any()
-
-
-@every_setting
-def test_a_batch_equals_its_sentences_one_by_one(settings):
-    """Targets too: what stands after the end of one changes nothing of it."""
-    model, (src, mask), tgt_in = build(**settings), sources(), targets()
-    tgt_lengths = [2, 4, 3]
-    for b, length in enumerate(tgt_lengths):
-        tgt_in[b, length:] = PAD
-    with torch.no_grad():
-        logits, weights = teacher_forced(model, src, mask, tgt_in)
-        fused = model(model.encode(src, mask), tgt_in).logits
-        for b, (length, tgt_length) in enumerate(zip(LENGTHS, tgt_lengths, strict=True)):
-            rows = slice(b, b + 1)
-            alone = teacher_forced(model, src[rows, :length], mask[rows, :length], tgt_in[rows, :tgt_length])
-            torch.testing.assert_close(alone.logits, logits[rows, :tgt_length], **EXACT)
-            torch.testing.assert_close(alone.logits, fused[rows, :tgt_length], **EXACT)
-            torch.testing.assert_close(alone.weights, weights[rows, :tgt_length, :length], **EXACT)
-
-
-@every_setting
-@pytest.mark.parametrize("num_hypotheses", [1, K])
-def test_step_repeated_equals_forward(settings, num_hypotheses):
-    """With K hypotheses a sentence, which share its memory, each equals a sentence of its own."""
-    model, (src, mask), tgt_in = build(**settings), sources(), targets(B * num_hypotheses)
-    with torch.no_grad():
-        memory = model.encode(src, mask)
-        owner = torch.arange(B).repeat_interleave(num_hypotheses)
-        expected = model(select(memory, owner), tgt_in, need_weights=True)
-        for need_weights in (True, False):
-            state = select(model.init_state(memory), owner)
-            for t in range(T):
-                logits, state, weights = model.step(tgt_in[:, t], state, memory, need_weights=need_weights)
-                torch.testing.assert_close(logits, expected.logits[:, t], **EXACT)
-                if need_weights:
-                    torch.testing.assert_close(weights, expected.weights[:, t], **EXACT)
-                else:
-                    assert weights is None
-
-
-@every_setting
-def test_reordered_hypotheses_step_as_those_that_they_became(settings):
-    """At each step hypotheses die and multiply within their sentence, and once a sentence leaves the batch."""
-    model, (src, mask) = build(**settings), sources()
-    with torch.no_grad():
-        memory = model.encode(src, mask)
-        owner = torch.arange(B).repeat_interleave(K)
-        state = select(model.init_state(memory), owner)
-        prefixes = torch.full((B * K, 1), BOS)
-        for t in range(T):
-            logits, state, _ = model.step(prefixes[:, -1], state, memory)
-            expected = model(select(memory, torch.arange(len(prefixes)) // K), prefixes).logits[:, -1]
-            torch.testing.assert_close(logits, expected, **EXACT)
-            num_sentences = len(memory.mask)
-            order = torch.arange(num_sentences).unsqueeze(1) * K + torch.randint(K, (num_sentences, K))
-            if t == 1:
-                order, memory = order[1:], select(memory, torch.arange(1, B))
-            order = order.flatten()
-            state, prefixes = select((state, prefixes), order)
-            prefixes = torch.cat((prefixes, torch.randint(3, V, (len(prefixes), 1))), dim=1)
+# --- search ---------------------------------------------------------------------------------------------
 
 
 def test_search_runs_on_it():
