@@ -431,33 +431,6 @@ def test_three_lines_in_a_notebook(run_dir):
     assert best.weights.shape == (len(best.target_words), len(best.source_words))
 
 
-TRAIN_REFUSALS = {  # a few through the command itself; test_refusals.py has the others
-    "wrong attention": (
-        ["attention=luong"],
-        ["luong", "bahdanau", "luong_general", "none"],
-    ),
-    "unknown key": (["model.hiden_size=3"], ["model.hiden_size", "did you mean '"]),
-    "mismatched sizes": (
-        ["attention=luong_dot", "encoder.output_size=24"],
-        ["query_size == key_size", "32", "24"],
-    ),
-    "missing directory": (
-        ["data=files", "data.path=nowhere", "data.src_lang=en", "data.tgt_lang=vi"],
-        ["nowhere"],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", TRAIN_REFUSALS)
-def test_train_refuses(case, workspace):
-    overrides, fragments = TRAIN_REFUSALS[case]
-    small = [s for s in TINY if not s.startswith(("data.num", "data.max")) or "data=files" not in overrides]
-    directory = workspace / "refused" / case.replace(" ", "_")
-    cache = f"data.cache_dir={workspace / 'cache'}"
-    refused(run_composed("train", *small, *overrides, f"run_dir={directory}", cache), *fragments)
-    assert not directory.parent.exists()
-
-
 def damaged(run_dir: Path, workspace: Path, name: str) -> Path:
     copy = workspace / f"damaged_{name}"
     shutil.copytree(run_dir, copy)
@@ -469,36 +442,6 @@ def test_evaluate_and_translate_refuse_what_is_no_run(workspace):
     (workspace / "empty").mkdir()
     refused(run_composed("translate", f"run={workspace / 'empty'}"), "empty", "config.yaml")
     refused(run("evaluate"), "run=")
-
-
-def test_evaluate_refuses_a_run_without_its_tokenizer(run_dir, workspace):
-    copy = damaged(run_dir, workspace, "tokenizer")
-    shutil.rmtree(copy / "tokenizer")
-    refused(run_composed("evaluate", f"run={copy}"), "tokenizer")
-
-
-@pytest.mark.parametrize("kind", ["truncated", "text", "another model"])
-def test_evaluate_refuses_a_broken_checkpoint(kind, run_dir, workspace):
-    copy = damaged(run_dir, workspace, kind.replace(" ", "_"))
-    checkpoint = copy / "checkpoints" / "best.ckpt"
-    if kind == "truncated":
-        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-    elif kind == "text":
-        checkpoint.write_text("not a checkpoint")
-    else:
-        config = copy / "config.yaml"
-        config.write_text(config.read_text("utf-8").replace("size: 32", "size: 16"), "utf-8")
-    before = (copy / "metrics.json").read_bytes()
-    refused(run_composed("evaluate", f"run={copy}"), "best.ckpt")
-    assert (copy / "metrics.json").read_bytes() == before
-
-
-def test_a_stored_configuration_may_build_nothing_but_models_and_readers(run_dir, workspace):
-    copy = damaged(run_dir, workspace, "hostile")
-    config = copy / "config.yaml"
-    text = config.read_text("utf-8").replace("nmt.attention.GeneralAttention", "os.system")
-    config.write_text(text, "utf-8")
-    refused(run_composed("translate", f"run={copy}", stdin=b"x\n"), "os.system")
 
 
 def test_translate_refuses_bad_input(run_dir, workspace):
