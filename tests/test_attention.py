@@ -125,63 +125,18 @@ def attend(attention, query, states, mask, values=None, start=0, past=None):
     return attention(query, keys, values, mask, positions=positions, past=past)
 
 
-def assert_score_is_its_equation(name: str) -> None:
+@every_mechanism
+def test_a_score_is_its_equation(name):
     attention, query, states, _, equation = build(name)
     scores = attention.score(query, attention.project_keys(states))
     np.testing.assert_allclose(array(scores), scores_by_loop(equation, array(query), array(states)), **EXACT)
 
 
-def test_bahdanau_is_equation_a12():
-    assert_score_is_its_equation("bahdanau")
-
-
-def test_luong_dot_is_equation_8():
-    assert_score_is_its_equation("luong_dot")
-
-
-def test_luong_general_is_equation_8():
-    assert_score_is_its_equation("luong_general")
-
-
-def test_luong_concat_is_equation_8():
-    assert_score_is_its_equation("luong_concat")
-
-
-def test_normed_bahdanau_is_its_equation_and_starts_as_in_tensorflow():
-    assert_score_is_its_equation("normed_bahdanau")
+def test_scores_with_a_factor_start_as_in_tensorflow():
     fresh = MECHANISMS["normed_bahdanau"][0](query_size=Q, key_size=M)
     assert fresh.g.item() == pytest.approx(np.sqrt(1 / A))
     assert not fresh.b.any()
-
-
-def test_scaled_luong_is_its_equation_and_starts_as_general():
-    assert_score_is_its_equation("scaled_luong")
     assert MECHANISMS["scaled_luong"][0](query_size=Q, key_size=M).g.item() == 1
-
-
-def test_scaled_dot_is_equation_1_of_vaswani():
-    assert_score_is_its_equation("scaled_dot")
-
-
-def test_concat_equals_additive_with_w_and_u_side_by_side():
-    additive, query, states, _, _ = build("bahdanau")
-    concat = build("luong_concat")[0]
-    with torch.no_grad():
-        W, U = additive.query_projection.weight, additive.key_projection.weight
-        concat.projection.weight.copy_(torch.cat((W, U), dim=1))
-        concat.v.copy_(additive.v)
-    torch.testing.assert_close(
-        concat.score(query, concat.project_keys(states)),
-        additive.score(query, additive.project_keys(states)),
-        **EXACT,
-    )
-
-
-def test_additive_score_is_a_loop():
-    query, keys = torch.randn(B, T, A, dtype=torch.float64), torch.randn(B, S, A, dtype=torch.float64)
-    v = torch.randn(A, dtype=torch.float64)
-    expected = scores_by_loop(lambda q, k: np.sum(array(v) * np.tanh(q + k)), array(query), array(keys))
-    np.testing.assert_allclose(array(additive_score(query, keys, v)), expected, **EXACT)
 
 
 @every_mechanism
@@ -197,48 +152,6 @@ def test_attention_is_a_softmax_over_real_states_and_their_average(name):
             c = sum(a[j] * array(values)[b, j] for j in range(length))
             np.testing.assert_allclose(array(weights)[b, t], a + [0.0] * (S - length), **EXACT)
             np.testing.assert_allclose(array(context)[b, t], c, **EXACT)
-
-
-@every_mechanism
-def test_weights_sum_to_one_and_padding_weighs_exactly_nothing(name):
-    attention, query, states, mask, _ = build(name)
-    weights = attend(attention, query, states, mask).weights
-    assert weights.shape == (B, T, S)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(B, T, dtype=torch.float64), **EXACT)
-    assert not weights.masked_select(~mask.unsqueeze(1)).any()
-
-
-@every_mechanism
-def test_rewriting_the_padded_states_changes_nothing(name):
-    attention, query, states, mask, _ = build(name)
-    rewritten = torch.where(mask.unsqueeze(-1), states, torch.full_like(states, 1e3))
-    before = attend(attention, query, states, mask)
-    after = attend(attention, query, rewritten, mask)
-    torch.testing.assert_close(tuple(after), tuple(before), **EXACT)
-
-
-@every_mechanism
-def test_many_queries_at_once_equal_one_at_a_time(name):
-    attention, query, states, mask, _ = build(name)
-    keys = attention.project_keys(states)
-    torch.testing.assert_close(
-        attention.score(query, keys),
-        torch.cat([attention.score(query[:, t : t + 1], keys) for t in range(T)], dim=1),
-        **EXACT,
-    )
-    contexts = [attend(attention, query[:, t : t + 1], states, mask, start=t).context for t in range(T)]
-    torch.testing.assert_close(
-        attend(attention, query, states, mask).context, torch.cat(contexts, dim=1), **EXACT
-    )
-
-
-@every_mechanism
-def test_attention_remembers_nothing_between_calls(name):
-    attention, query, states, mask, _ = build(name)
-    before = attend(attention, query, states, mask)
-    attend(attention, query[:1], torch.randn_like(states)[:1], mask[:1])
-    after = attend(attention, query, states, mask)
-    torch.testing.assert_close(tuple(after), tuple(before), rtol=0, atol=0)
 
 
 @every_mechanism
@@ -492,12 +405,3 @@ def test_what_remembers_or_looks_at_positions_is_no_content_score():
 def test_dot_refuses_unequal_sizes_and_names_both():
     with pytest.raises(ValueError, match=r"query_size == key_size, got 256 and 512"):
         DotAttention(**PLAIN, query_size=256, key_size=512)
-
-
-@every_mechanism
-def test_sizes_have_no_defaults(name):
-    make = MECHANISMS[name][0]
-    with pytest.raises(TypeError):
-        make(query_size=Q)
-    with pytest.raises(TypeError):
-        make(key_size=Q)

@@ -152,6 +152,7 @@ def test_an_experiment_goes_with_minimal_callbacks(experiment):
         ["content=dot", "attention=none"],
         ["normalizer=sparsemax", "attention=none"],
         ["wiring=conditional", "model=transformer"],
+        ["attention=luong_dot", "model=transformer"],
     ],
 )
 def test_a_choice_that_could_not_take_effect_does_not_compose(overrides):

@@ -16,7 +16,7 @@ from nmt.attention.masks import masked_softmax
 from nmt.data import grammar
 from nmt.data.corpus import read_documents, read_files
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding import DecodingSettings, search
+from nmt.decoding import DecodingSettings
 from nmt.encoders import HierarchicalEncoder, RecurrentEncoder
 from nmt.errors import UserError
 from nmt.layers.cells import GRULayer
@@ -181,43 +181,6 @@ VOCABULARY = vocabulary(separator_id=SEP, pad_id=PAD, bos_id=BOS, eos_id=EOS)
 
 def build(*overrides: str):
     return build_translator(compose("train", "model.size=8", *overrides).model, VOCABULARY).double().eval()
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("decoder=pooling",),
-        ("decoder=pooling", "attention=multi_head"),
-        ("decoder=pooling", "attention=local_p"),
-        ("decoder=pooling", "attention=sentences"),
-        ("decoder=pooling", "encoder=transformer"),
-        ("attention=hierarchical", "content=dot"),
-        ("attention=hierarchical", "normalizer=sparsemax", "encoder@encoder.words=transformer"),
-        ("attention=sentences", "wiring=conditional"),
-        ("attention=luong_general", "encoder=hierarchical"),
-        ("attention=none", "encoder=hierarchical"),
-    ],
-    ids=" ".join,
-)
-@torch.no_grad()
-def test_steps_give_what_forced_targets_give(overrides):
-    model = build(*overrides)
-    src, mask = batch_of([ids_of(sizes) for sizes in DOCUMENTS])
-    tgt = torch.randint(5, 20, (len(src), 4))
-    tgt[:, 0] = BOS
-    memory = model.encode(src, mask)
-    logits, weights = model(memory, tgt, need_weights=True)
-    state = model.init_state(memory)
-    for t in range(tgt.size(1)):
-        step = model.step(tgt[:, t], state, memory, need_weights=True)
-        state = step.state
-        torch.testing.assert_close(step.logits, logits[:, t])
-        if weights is not None:
-            torch.testing.assert_close(step.weights, weights[:, t])
-    hypotheses = search(
-        model, src, DecodingSettings(beam_size=3), num_best=3, prefixes=None, need_weights=weights is not None
-    )
-    assert [len(each) for each in hypotheses] == [3] * len(src)
 
 
 @pytest.mark.parametrize("words", ["recurrent", "transformer"])

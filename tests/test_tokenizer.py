@@ -6,7 +6,6 @@ import random
 import re
 
 import pytest
-from datasets import Dataset
 from datasets.fingerprint import Hasher
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
@@ -299,34 +298,6 @@ def test_a_tokenizer_that_lower_cases_reads_as_if_there_were_no_case(tmp_path, i
     assert Hasher.hash(tokenizer) != Hasher.hash(plain)
 
 
-def encode_rows(rows, tokenizer):
-    return {"ids": tokenizer.encode_source(rows["src"])}
-
-
-def test_datasets_finds_what_an_equal_tokenizer_computed(tmp_path, joint):
-    joint.save(tmp_path)
-    rows = Dataset.from_dict({"src": ENGLISH})
-    first, second = (
-        rows.map(encode_rows, batched=True, fn_kwargs={"tokenizer": each})
-        for each in (joint, Tokenizer.load(tmp_path))
-    )
-    assert first._fingerprint == second._fingerprint
-
-
-def test_a_failed_save_leaves_the_old_model(tmp_path, joint, monkeypatch):
-    joint.save(tmp_path)
-    before = (tmp_path / "joint.model").read_bytes()
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", fail)
-    with pytest.raises(UserError, match=r"cannot write .No space left"):
-        train(vocab_size=86).save(tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["joint.model"]
-    assert (tmp_path / "joint.model").read_bytes() == before
-
-
 def test_a_missing_model_is_named(tmp_path, joint):
     with pytest.raises(UserError, match=r"gone/src.model: cannot read .*No such file"):
         Tokenizer.load(tmp_path / "gone")
@@ -429,16 +400,6 @@ def test_a_lone_space_piece_belongs_to_the_piece_after_it():
     assert tokenizer.target_words([space, space, x, space]) == [0, 0, 0, 0]
     assert tokenizer.target_words([space, space]) == [-1, -1]  # no text, so no words
     assert tokenizer.decode([[space, space]])[0].split() == []
-
-
-def test_words_of_a_hypothesis_are_those_of_its_text(joint, bytes_too):
-    for tokenizer in (joint, bytes_too):
-        [ids] = tokenizer.encode_target(["con mèo ж đỏ"])
-        words = tokenizer.target_words([2, *ids, 0, 0])
-        assert len(words) == len(ids) + 3
-        assert words[0] == -1
-        assert words[-3:] == [-1, -1, -1]
-        assert set(words[1:-3]) == {0, 1, 2, 3}
 
 
 def test_an_unknown_piece_within_a_word_is_a_word_of_its_own_in_a_hypothesis(joint):

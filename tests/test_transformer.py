@@ -6,19 +6,12 @@ from itertools import product
 
 import pytest
 import torch
-from hydra.errors import ConfigCompositionException
 from torch import nn
 
-from nmt.decoding import force_decode
 from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
 from nmt.layers.positions import LearnedPositions, SinusoidalPositions
 from nmt.models import EncoderDecoder
-from nmt.run.model import build_translator
-from nmt.training.losses import cross_entropy
-from tests import commands
-from tests.searches import beam_search, greedy_search
-from tests.small import vocabulary
 from tests.translators import transformer_translator
 
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -351,27 +344,7 @@ def test_parameters_start_as_documented():
     assert not any(p.any() for name, p in model.named_parameters() if name.endswith("bias"))
 
 
-# --- search ---------------------------------------------------------------------------------------------
-
-
-def test_search_runs_on_it():
-    """A beam of one is greedy search, and every hypothesis has the score that `force_decode` gives it."""
-    model, (src, _) = build(), sources()
-    options = {"max_length": 6, "need_weights": True}
-    greedy = greedy_search(model, src, **options)
-    for one, (other,) in zip(greedy, beam_search(model, src, beam_size=1, **options), strict=True):
-        assert one.ids == other.ids
-        assert math.isclose(one.log_prob, other.log_prob, abs_tol=1e-6)
-    for b, hypotheses in enumerate(beam_search(model, src, beam_size=4, num_best=3, **options)):
-        assert len(hypotheses) == 3
-        for hypothesis in hypotheses:
-            ids = torch.tensor([[BOS, *hypothesis.ids, EOS]])
-            (forced,) = force_decode(model, src[b : b + 1], ids[:, :-1], ids[:, 1:], need_weights=True)
-            assert math.isclose(forced.log_prob, hypothesis.log_prob, abs_tol=1e-4)
-            torch.testing.assert_close(forced.weights, hypothesis.weights, **EXACT)
-
-
-# --- what is refused, and the configuration -------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -387,36 +360,3 @@ def test_search_runs_on_it():
 def test_what_does_not_fit_is_refused_with_the_numbers(changes, message):
     with pytest.raises(ValueError, match=message):
         build(**changes)
-
-
-VOCABULARY = vocabulary(separator_id=None)
-
-
-def compose(*overrides: str):
-    return commands.compose("train", "model=transformer", *overrides)
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        [],
-        ["encoder.pre_norm=false", "decoder.pre_norm=false", "positions=learned", "positions.max_length=9"],
-    ],
-    ids=["default", "post-learned"],
-)
-def test_the_configuration_builds_and_takes_a_training_step(overrides):
-    cfg = compose("model.size=16", "encoder.feedforward_size=32", "decoder.feedforward_size=32", *overrides)
-    assert "attention" not in cfg.model
-    assert "wiring" not in cfg
-    model = build_translator(cfg.model, VOCABULARY)
-    assert model.encoder.embedding.weight is model.output.weight
-    src, tgt_in = torch.randint(4, 20, (3, 5)), torch.randint(4, 20, (3, 4))
-    logits, _ = model(model.encode(src, src != 0), tgt_in)
-    cross_entropy(logits, tgt_in, pad_id=0, label_smoothing=0.1).smoothed.backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-
-
-@pytest.mark.parametrize("attention", ["luong_dot", "none"])
-def test_an_attention_by_name_is_refused(attention):
-    with pytest.raises(ConfigCompositionException, match="Could not override 'attention'"):
-        compose(f"attention={attention}")

@@ -1,6 +1,5 @@
 """The command that translates: files that grow, pipes that wait, weights as arrays, and what a notebook shows."""
 
-import bz2
 import gzip
 import lzma
 import os
@@ -14,7 +13,7 @@ import pytest
 
 from nmt import alignment, plotting
 from nmt.commands import translate as command
-from nmt.errors import UserError, WriteError
+from nmt.errors import UserError
 from nmt.run.paths import grow_file
 from nmt.run.run import Run
 from nmt.run.translation import Translation
@@ -83,14 +82,6 @@ def test_links_are_followed_and_streams_stay_streams(tmp_path):
     os.close(writer)
     with os.fdopen(reader, "rb") as stream:
         assert stream.read() == b"streamed\n"
-
-
-def test_a_full_disk_is_named_with_the_file():
-    full = pytest.raises(WriteError, match=r"full: cannot write \(No space left on device\)")
-    with full, grow_file(Path("/dev/full")) as write:
-        write("x" * 100_000)
-    with full, grow_file(Path("/dev/full")) as write:
-        write("of which the last are written at the end")
 
 
 @pytest.fixture
@@ -400,16 +391,6 @@ def test_unknown_characters_are_counted_over_all_blocks(run_dir, tmp_path, caplo
     translate(run=run_dir, input=lines, output=tmp_path / "out", block_size=3)
     [said] = caplog.messages
     assert said.startswith("2 of 10 lines hold characters that the vocabulary does not know (猫, は): ")
-
-
-def test_links_of_given_pairs_are_packed_by_the_name(run_dir, tmp_path):
-    files = {key: written(tmp_path / key, *lines) for key, lines in (("src", SOURCES), ("tgt", TARGETS))}
-    for name in ("links", "links.GZ", "links.bz2"):
-        align(run=run_dir, **files, output=tmp_path / name)
-    plain = (tmp_path / "links").read_bytes()
-    assert len(plain.splitlines()) == len(SOURCES)
-    assert gzip.decompress((tmp_path / "links.GZ").read_bytes()) == plain
-    assert bz2.decompress((tmp_path / "links.bz2").read_bytes()) == plain
 
 
 LINES = [
