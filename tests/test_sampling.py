@@ -16,17 +16,12 @@ from nmt.data.pair_sampler import PairSampler
 from nmt.data.segmentation import Segmenter
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
-from tests.test_tokenizer import ENGLISH, VIETNAMESE, brought_along, train
+from tests.test_tokenizer import ENGLISH, VIETNAMESE, brought_along, pieces_of, train
 
 ROOT = Path(__file__).resolve().parents[1]
 ALPHAS = {"bpe": 0.3, "unigram": 0.2}
 LINES = [*ENGLISH[:30], "", "a", "zebra ж junk", "she  she"]
 NUM_DRAWS = 4000
-
-
-def pieces_of(processor, ids):
-    """The text of each piece."""
-    return [processor.id_to_piece(int(each)) for each in ids]
 
 
 @pytest.fixture(scope="module")
