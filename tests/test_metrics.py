@@ -57,14 +57,6 @@ def test_without_resamples_there_is_no_interval(corpus):
     assert "bs:" not in result["signature"]
 
 
-def test_the_references_themselves_are_perfect(corpus):
-    _, references = corpus
-    scores = score(references, references, num_bootstrap=0)
-    assert scores["bleu"]["score"] == pytest.approx(100)
-    assert scores["chrf"]["score"] == pytest.approx(100)
-    assert scores["ter"]["score"] == 0
-
-
 def test_unequal_counts_and_nothing_are_refused():
     with pytest.raises(UserError, match="2 hypotheses but 1 references"):
         score(["a", "b"], ["a"])
@@ -77,17 +69,6 @@ def test_resamples_without_any_match_still_give_an_interval():
     for lines in (hypotheses, ["x"] * 3, [*["x"] * 9, "a b c d"]):
         scores = score(lines, [*references, *["a b c d e"] * 7][: len(lines)], num_bootstrap=200)
         assert all(0 <= result["ci"] <= 100 for result in scores.values())
-
-
-def test_lowercase_and_tokenisation_equal_sacrebleus(corpus):
-    hypotheses, references = corpus
-    settings = {"lowercase": True, "tokenize": "intl"}
-    [ours] = metrics.score_with(
-        {"bleu": metrics.Bleu(**settings)}, hypotheses, references, num_bootstrap=0
-    ).values()
-    theirs = BLEU(**settings)
-    assert ours["score"] == pytest.approx(theirs.corpus_score(hypotheses, [references]).score)
-    assert ours["signature"] == str(theirs.get_signature())
 
 
 def test_a_tokenisation_that_is_none_is_refused():
@@ -152,14 +133,18 @@ def test_every_argument_of_sacrebleus_metrics_is_a_setting():
 
 
 def test_settings_of_metrics_score_as_sacrebleus_own(corpus):
+    words = {"lowercase": True, "tokenize": "intl"}
     cases = {
         "chrf": (metrics.Chrf, CHRF, {"word_order": 2, "beta": 1, "lowercase": True}),
-        "bleu": (metrics.Bleu, BLEU, {"smooth_method": "add-k", "smooth_value": 2.0, "max_ngram_order": 2}),
+        "bleu": (
+            metrics.Bleu,
+            BLEU,
+            {"smooth_method": "add-k", "smooth_value": 2.0, "max_ngram_order": 2} | words,
+        ),
         "ter": (metrics.Ter, TER, {"normalized": True, "case_sensitive": True}),
     }
     for name, (our, their, settings) in cases.items():
-        usual = {"bleu": {"tokenize": "13a", "lowercase": False}}.get(name, {})
-        [ours] = metrics.score_with({name: our(**usual, **settings)}, *corpus, num_bootstrap=0).values()
+        [ours] = metrics.score_with({name: our(**settings)}, *corpus, num_bootstrap=0).values()
         theirs = their(**settings)
         assert ours["score"] == pytest.approx(theirs.corpus_score(corpus[0], [corpus[1]]).score)
         assert ours["signature"] == str(theirs.get_signature())

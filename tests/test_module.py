@@ -103,17 +103,19 @@ def test_accumulating_uneven_batches_equals_one_batch(tmp_path, clip):
 
 
 @pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
-def test_a_guided_step_adds_the_weighted_cross_entropy_of_attention(tmp_path, monkeypatch):
+@pytest.mark.parametrize("guided_alignment", [0.0, 0.3])
+def test_a_step_is_gradient_descent_on_the_mean_over_tokens(guided_alignment, tmp_path, monkeypatch):
+    """Guided alignment adds the weighted cross entropy of attention."""
     rows = [row | {"links": [0, 1, 1, 0]} for row in examples()]
     monkeypatch.setattr(sys.modules[__name__], "examples", lambda: rows)
-    module = make_module(guided_alignment=0.3)
+    module = make_module(guided_alignment=guided_alignment)
     batch = collate(rows, pad_id=0, bos_id=2)
     model = module.translator
     logits, weights = model(model.encode(batch.src, batch.src != 0), batch.tgt_in, need_weights=True)
     loss = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), batch.tgt_out.flatten(), ignore_index=0, label_smoothing=0.1, reduction="sum"
     )
-    loss = loss - 0.3 * (weights[:, 0, 1].log().sum() + weights[:, 1, 0].log().sum())
+    loss = loss - guided_alignment * (weights[:, 0, 1].log().sum() + weights[:, 1, 0].log().sum())
     names, parameters = zip(*module.named_parameters(), strict=True)
     gradients = torch.autograd.grad(loss / (batch.tgt_out != 0).sum(), parameters)
     expected = {
@@ -249,40 +251,3 @@ def test_r_drop_accumulates_to_one_batch(tmp_path, monkeypatch):
         parts = fit(make_module(r_drop=3.0, dropout=0.1), batch_size, accumulate, None, tmp_path)
         for name, value in whole.items():
             torch.testing.assert_close(parts[name], value, rtol=0, atol=1e-12)
-
-
-@pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
-def test_a_step_is_gradient_descent_on_the_mean_over_tokens(tmp_path):
-    module = make_module()
-    batch = collate(examples(), pad_id=0, bos_id=2)
-    model = module.translator
-    logits, _ = model(model.encode(batch.src, batch.src != 0), batch.tgt_in)
-    mean = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), batch.tgt_out.flatten(), ignore_index=0, label_smoothing=0.1
-    )
-    names, parameters = zip(*module.named_parameters(), strict=True)
-    expected = {
-        name: (parameter - 0.5 * gradient).detach()
-        for name, parameter, gradient in zip(
-            names, parameters, torch.autograd.grad(mean, parameters), strict=True
-        )
-    }
-    trained = fit(module, batch_size=4, accumulate=1, clip=None, tmp_path=tmp_path)
-    for name, value in expected.items():
-        torch.testing.assert_close(trained[name], value, rtol=0, atol=1e-12)
-
-
-def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    target = tmp_path / "checkpoints" / "last.ckpt"
-    AtomicCheckpointIO().save_checkpoint({"state_dict": {"w": torch.ones(2)}}, target)
-    good = target.read_bytes()
-
-    def fail_half_way(checkpoint, file):
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(torch, "save", fail_half_way)
-    with pytest.raises(UserError, match="No space"):
-        AtomicCheckpointIO().save_checkpoint({}, target)
-    assert target.read_bytes() == good
-    assert list(target.parent.iterdir()) == [target]

@@ -161,12 +161,6 @@ def test_a_stream_that_is_closed_waits_for_no_block(folder, tokenizer, monkeypat
     assert closed
 
 
-def test_places_reach_into_later_passes(folder, tokenizer):
-    place = before_place(folder, tokenizer, 30)
-    assert place.number >= 1
-    assert 0 < place.batch <= 30
-
-
 def test_shards_come_in_an_order_of_their_own_for_each_pass(folder):
     text: TextStream = read(folder)["train"]
     orders = {tuple(src for src, _ in text.rows(3, number)) for number in range(6)}
@@ -265,15 +259,9 @@ def test_the_largest_batch_is_as_large_as_any(folder, tokenizer):
     assert shapes(max_tokens=1000, max_length=128) == [(8, 125)]
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"max_length": 200}, r"data\.max_length=200 above data\.max_tokens=120"),
-    ],
-)
-def test_what_a_stream_cannot_have_is_refused(folder, tokenizer, changed, message):
-    with pytest.raises(UserError, match=message):
-        data(folder, tokenizer, **changed)
+def test_a_pair_without_room_in_a_batch_is_refused(folder, tokenizer):
+    with pytest.raises(UserError, match=r"data\.max_length=200 above data\.max_tokens=120"):
+        data(folder, tokenizer, max_length=200)
 
 
 @pytest.mark.parametrize("streaming", [0, -1, True, 2.5])
