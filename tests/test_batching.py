@@ -43,26 +43,6 @@ def test_batches_are_filled_until_the_next_row_would_exceed_the_budget() -> None
     assert list(sampler) == [[0, 1, 2], [3, 4]]
 
 
-def test_a_batch_may_be_exactly_the_budget() -> None:
-    assert list(TokenBatchSampler([3, 3], [2, 6], max_tokens=12, shuffle=False, seed=0)) in (
-        [[0, 1]],
-        [[1, 0]],
-    )
-
-
-def test_padding_share_is_that_of_the_collated_batches() -> None:
-    src, tgt = lengths(3000)
-    sampler = make_sampler()
-    padded = cells = 0
-    for rows in sampler:
-        batch = collate(
-            [{"index": i, "src_ids": [5] * src[i], "tgt_ids": [5] * tgt[i]} for i in rows], pad_id=0, bos_id=1
-        )
-        padded += int((batch.src == 0).sum() + (batch.tgt_out == 0).sum())
-        cells += batch.src.numel() + batch.tgt_out.numel()
-    assert sampler.padding_shares()["both"] == pytest.approx(padded / cells, abs=1e-12)
-
-
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_padding_of_both_sides_is_half_of_what_sorting_by_one_side_leaves(shuffle: bool) -> None:
     src, tgt = lengths(30_000)

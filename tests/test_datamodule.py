@@ -13,6 +13,12 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 
+def data_module(splits: dict[str, Dataset], tokenizer: Tokenizer) -> TranslationDataModule:
+    return TranslationDataModule(
+        splits, tokenizer, max_length=100, max_ratio=9.0, max_tokens=500, seed=1, guided=False
+    )
+
+
 def test_held_out_pairs_inside_training_are_counted():
     def rows(*pairs):
         return Dataset.from_dict({"src": [src for src, _ in pairs], "tgt": [tgt for _, tgt in pairs]})
@@ -28,7 +34,6 @@ def test_held_out_pairs_inside_training_are_counted():
 
 def test_a_run_does_not_go_on_with_other_text(untrained):
     tokenizer = Tokenizer.load(untrained / "tokenizer")
-    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
 
     def data(num_train: int) -> TranslationDataModule:
         pairs = grammar.corpus(num_train=num_train, num_val=5, num_test=0, max_words=12, seed=1)
@@ -38,7 +43,7 @@ def test_a_run_does_not_go_on_with_other_text(untrained):
             )
             for split in ("train", "val")
         }
-        return TranslationDataModule(splits, tokenizer, **settings, guided=False)
+        return data_module(splits, tokenizer)
 
     state = data(40).state_dict()
     data(40).load_state_dict(state)
@@ -49,14 +54,11 @@ def test_a_run_does_not_go_on_with_other_text(untrained):
 @pytest.mark.parametrize("side", ["src", "tgt", "alignment"])
 def test_a_run_does_not_go_on_with_another_validation_set(side, untrained):
     tokenizer = Tokenizer.load(untrained / "tokenizer")
-    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
 
     def data(**changed: str) -> TranslationDataModule:
         train = Dataset.from_dict({"src": ["a b"], "tgt": ["c d"]})
         row = {"src": "e f", "tgt": "g h", "alignment": "0-0"} | changed
-        return TranslationDataModule(
-            {"train": train, "val": Dataset.from_list([row])}, tokenizer, **settings, guided=False
-        )
+        return data_module({"train": train, "val": Dataset.from_list([row])}, tokenizer)
 
     state = data().state_dict()
     data().load_state_dict(state)
@@ -73,8 +75,7 @@ def test_a_validation_set_inside_training_is_warned_of(untrained, caplog):
     for side in ("src", "tgt"):
         texts["val"][side][:3] = texts["train"][side][:3]
     splits = {split: Dataset.from_dict(texts[split]) for split in ("train", "val")}
-    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
-    TranslationDataModule(splits, Tokenizer.load(untrained / "tokenizer"), **settings, guided=False)
+    data_module(splits, Tokenizer.load(untrained / "tokenizer"))
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.message.startswith("3 of 10 val pairs are training pairs too")
 
@@ -85,8 +86,7 @@ def test_references_that_the_vocabulary_rewrites_are_warned_of(untrained, caplog
         "train": Dataset.from_dict({"src": ["a house"], "tgt": ["ngôi nhà"]}),
         "val": Dataset.from_dict({"src": ["one house", "the cat sleeps ."], "tgt": decomposed}),
     }
-    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
-    TranslationDataModule(splits, Tokenizer.load(untrained / "tokenizer"), **settings, guided=False)
+    data_module(splits, Tokenizer.load(untrained / "tokenizer"))
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.message.startswith("100 % of the validation references hold characters")
 
@@ -96,8 +96,7 @@ def test_unknown_words_of_a_vocabulary_of_words_are_named(caplog):
     splits = {name: Dataset.from_dict(rows) for name in ("train", "val")}
     options = {"model_type": "word", "joint": False, "character_coverage": 1.0}
     tokenizer = Tokenizer.train(["a big house", "a cat"] * 9, rows["tgt"], vocab_size=20, **options)
-    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
-    TranslationDataModule(splits, tokenizer, **settings, guided=False)
+    data_module(splits, tokenizer)
     [said, _] = [record.message for record in caplog.records if "does not know" in record.message]
     assert "1 of 3 validation sources hold words" in said
     assert "(zebra, quagga)" in said
@@ -109,8 +108,7 @@ def test_text_in_another_script_than_the_vocabulary_is_warned_of(untrained, capl
         "train": Dataset.from_dict({"src": ["猫は", "a house", "は猫"], "tgt": ["nhà", "ngôi жnhà", "con"]}),
         "val": Dataset.from_dict({"src": ["寝", "one house"], "tgt": ["ngôi nhà", "con"]}),
     }
-    settings = {"max_length": 100, "max_ratio": 9.0, "max_tokens": 500, "seed": 1}
-    TranslationDataModule(splits, Tokenizer.load(untrained / "tokenizer"), **settings, guided=False)
+    data_module(splits, Tokenizer.load(untrained / "tokenizer"))
     said = [
         record.message.partition(":")[0] for record in caplog.records if record.levelno == logging.WARNING
     ]

@@ -148,8 +148,6 @@ def test_a_plateau_does_not_overlook_what_is_a_little_better(mode, scores):
     ("name", "settings", "message"),
     [
         ("inverse_sqrt", {"warmup_steps": 0}, "^scheduler.warmup_steps=0: .* greater than or equal to 1"),
-        ("constant", {"warmup_steps": -1}, "^scheduler.warmup_steps=-1: .* greater than or equal to 0"),
-        ("cosine", {"warmup_steps": 2.5}, "^scheduler.warmup_steps=2.5: .* valid integer"),
         ("cosine", {"warmup_steps": 0, "total_steps": 0}, "^scheduler.total_steps=0: .* greater than 0"),
         (
             "constant",
@@ -157,7 +155,6 @@ def test_a_plateau_does_not_overlook_what_is_a_little_better(mode, scores):
             "^scheduler.total_steps: constant has no such setting",
         ),
         ("plateau", {"factor": 1.0, "patience": 1}, r"^scheduler.factor=1\.0: .* less than 1"),
-        ("plateau", {"factor": 0.5, "patience": -1}, "^scheduler.patience=-1: .* equal to 0"),
         ("plateau", {"factor": 0.5, "patience": 1, "mode": "up"}, r"^scheduler\.mode=up: .* 'min' or 'max'"),
     ],
 )
