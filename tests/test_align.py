@@ -547,21 +547,6 @@ def test_a_string_in_place_of_lines_is_refused(gru, text):
             call()
 
 
-def test_the_parts_of_a_word_are_one_column_of_the_weights(gru, monkeypatch):
-    """Links count the words of the line as it was given; a target word's weights are those of its part."""
-    run = Run.load(gru)
-    monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
-    word = "house" * 40
-    [found] = run.translate([word])
-    parts = [run.translate([part])[0] for part in run._parts(word)]
-    assert len(parts) > 2
-    assert found.source_words == [word]
-    assert found.target_words == [each for part in parts for each in part.target_words]
-    expected = np.concatenate([part.weights for part in parts])
-    np.testing.assert_allclose(found.weights, expected, atol=1e-6)
-    assert found.links == {(0, j) for j in range(len(found.target_words))}
-
-
 def test_a_word_that_was_cut_among_others_keeps_its_place(gru, monkeypatch):
     run = Run.load(gru)
     monkeypatch.setattr("nmt.run.translating.MOST_PIECES", 12)
