@@ -14,9 +14,9 @@ from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
+from nmt.data.pieces import SPACE
 from nmt.errors import UserError
 
-_SPACE = "▁"  # SentencePiece's mark of a space, at the front of words
 _NEVER = 2.0**60  # merges
 _WORDS = 2**16  # words whose segmentations are cached
 
@@ -62,7 +62,7 @@ class Segmenter(ABC):
         word: list[int] = []
         for each in ids:
             text = self._texts[each]
-            if word and (text is None or text[0] == _SPACE):
+            if word and (text is None or text[0] == SPACE):
                 yield tuple(word)
                 word = []
             word.append(each)

@@ -17,6 +17,10 @@ Ratio = Annotated[
     Field(ge=0, le=1_000, allow_inf_nan=False),
 ]
 
+# Settings of one search alone, with the values that change nothing
+_OF_A_BEAM = {"length_alpha": 0.0, "coverage_beta": 0.0}
+_OF_SAMPLES = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
+
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid"))
 class DecodingSettings:
@@ -57,9 +61,7 @@ class DecodingSettings:
             raise ValueError(f"dictionary={self.dictionary} has no effect without replace_unknown=true")
         if self.max_length_ratio == self.max_length_extra == 0:
             raise ValueError("max_length_ratio=0 and max_length_extra=0 leave no piece: raise one of them")
-        idle = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
-        if self.sample:
-            idle = {"beam_size": 1, "length_alpha": 0.0, "coverage_beta": 0.0}
+        idle = {"beam_size": 1, **_OF_A_BEAM} if self.sample else _OF_SAMPLES
         for name, neutral in idle.items():
             if getattr(self, name) != neutral:
                 raise ValueError(
@@ -70,15 +72,7 @@ class DecodingSettings:
     @property
     def greedy(self) -> "DecodingSettings":
         """The same limits and constraints, for greedy search."""
-        neutral = {
-            "length_alpha": 0.0,
-            "coverage_beta": 0.0,
-            "temperature": 1.0,
-            "top_k": 0,
-            "top_p": 1.0,
-            "seed": 0,
-        }
-        return replace(self, beam_size=1, sample=False, **neutral)  # type: ignore[arg-type]
+        return replace(self, beam_size=1, sample=False, **_OF_A_BEAM, **_OF_SAMPLES)  # type: ignore[arg-type]
 
 
 BEAM = DecodingSettings()
