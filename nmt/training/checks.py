@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from nmt.analysis.explanation import check_explainers
-from nmt.config.build import build, build_parts, errors_of
+from nmt.config.build import build, build_parts, errors_of, reads_lowercase
 from nmt.config.types import Explainer, key_of
 from nmt.data.encoding import Rows
 from nmt.data.tokenizer import Tokenizer
@@ -20,7 +20,7 @@ from nmt.languages import wanted_tokenization
 from nmt.metrics import Bleu
 from nmt.models.base import Translator
 from nmt.run.aligning import AligningModel
-from nmt.run.limits import check_case, check_decoding
+from nmt.run.limits import check_case
 from nmt.training.muon import make_optimizer
 from nmt.training.schedules import schedule
 
@@ -105,15 +105,10 @@ def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> 
         )
 
 
-def check_parts(cfg: DictConfig, translator: Translator, tokenizer: Tokenizer) -> None:
-    """Build decoding and metrics, which are used late in a run, so that a fault ends the run at its start."""
-    check_decoding(build(cfg.decoding, "decoding"), translator)
-    check_case(build_parts(cfg.metrics, "metrics", trusted=cfg.trusted), lowercase=tokenizer.lowercase)
-
-
 def check_rules(cfg: DictConfig) -> None:
     """Build metrics, optimizer and schedule, which need no text. Raises UserError for a fault."""
-    build_parts(cfg.metrics, "metrics", trusted=cfg.trusted)
+    metrics = build_parts(cfg.metrics, "metrics", trusted=cfg.trusted)
+    check_case(metrics, lowercase=reads_lowercase(cfg.data))
     with errors_of("optimizer"):
         optimizer = make_optimizer(build(cfg.optimizer, "optimizer", trusted=cfg.trusted), nn.Linear(2, 2))
     with errors_of("scheduler"):

@@ -26,6 +26,7 @@ from nmt.errors import UserError
 from nmt.metrics import Bleu
 from nmt.run import provenance
 from nmt.run.data import read_splits
+from nmt.run.limits import check_decoding
 from nmt.run.loading import load_weights
 from nmt.run.model import build_translator
 from nmt.run.paths import load_config, write_atomically
@@ -40,7 +41,6 @@ from nmt.training.checks import (
     check_explainer,
     check_lengths,
     check_monitors,
-    check_parts,
     check_references,
     check_rules,
     check_stream,
@@ -206,7 +206,8 @@ def make_module(
     """The Lightning module of the run. Raises UserError for incompatible settings."""
     kernels.use(cfg.kernels)
     translator = build_translator(cfg.model, tokenizer, trusted=cfg.trusted)
-    check_parts(cfg, translator, tokenizer)
+    decoding = build(cfg.decoding, "decoding")
+    check_decoding(decoding, translator)
     check_monitors(
         cfg,
         [TranslationModule, *trainer.callbacks],  # type: ignore[attr-defined]
@@ -227,7 +228,7 @@ def make_module(
         label_smoothing=cfg.label_smoothing,
         guided_alignment=cfg.guided_alignment,
         r_drop=cfg.r_drop,
-        decoding=build(cfg.decoding, "decoding"),
+        decoding=decoding,
     )
     # Lightning converts it only after loading a checkpoint, which would round the weights of 64-true.
     trainer.precision_plugin.convert_module(module)
