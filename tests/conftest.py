@@ -3,6 +3,7 @@
 import functools
 import os
 import pickle
+import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -151,3 +152,13 @@ def untrained_scored(untrained, tmp_path_factory) -> Path:
     scores, translations = loaded.score(loaded.split("test"), DecodingSettings(beam_size=1), num_bootstrap=0)
     write_scores(run, "test", scores, translations)
     return run
+
+
+@pytest.fixture(scope="session")
+def corpus() -> tuple[list[str], list[str]]:
+    """Hypotheses and references."""
+    rng = random.Random(5)
+    words = "the a small old cat dog sees reads , book . don't U.S. 3.5 Straße nhà".split()  # noqa: SIM905
+    references = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(120)]
+    hypotheses = [" ".join(w for w in line.split() if rng.random() < 0.8) for line in references]
+    return hypotheses, references

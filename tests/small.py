@@ -94,7 +94,7 @@ def save_weights(run: Path, state, **others) -> None:
 
 
 def lay(folder: Path, files: dict[str, str | bytes]) -> None:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for name, content in files.items():
         (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
 

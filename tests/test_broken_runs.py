@@ -53,21 +53,16 @@ RUNS = {
     "broken yaml": (config("model: [1,\nb: {"), ["config.yaml is not YAML", "line "]),
     "binary yaml": (config(b"\xff\xfe\0\1"), ["config.yaml is broken", "0xff"]),
     "yaml with nul": (config(b"model: a\0b"), ["config.yaml is not YAML"]),
-    "list of yaml": (config("- 1\n- 2\n"), ["config.yaml is broken"]),
     "yaml in a circle": (config("model: ${data}\ndata: ${model}"), ["may compute no setting: model=${data}"]),
     "no such class": (changed("nmt.models.EncoderDecoder", "nmt.models.Nothing"), ["nmt.models.Nothing"]),
     "another size": (changed("    size: 16", "    size: 8"), ["best.ckpt does not fit the configured model"]),
     "empty tokenizer": (cut(MODEL, 0), ["joint.model is broken or no SentencePiece model"]),
     "cut tokenizer": (cut(MODEL, 1000), ["joint.model is broken or no SentencePiece model"]),
-    "empty checkpoint": (cut(CHECKPOINT, 0), ["best.ckpt is broken or no checkpoint"]),
     "cut checkpoint": (cut(CHECKPOINT, 1000), ["best.ckpt is broken or no checkpoint"]),
-    "half a checkpoint": (cut(CHECKPOINT, 5000), ["best.ckpt is broken or no checkpoint"]),
     "checkpoint of nothing": (weights({}), ["best.ckpt does not fit the configured model"]),
     "checkpoint of a tensor": (lambda run: torch.save(torch.zeros(3), run / CHECKPOINT), ["best.ckpt is broken"]),
     "diverged": (spoiled, ["best.ckpt holds weights that are no numbers"]),
-    "model of nothing": (config("model: null\ndata: {}"), ["config.yaml is broken"]),
     "model without a class": (config("model: {}\ndata: {}"), ["config.yaml is broken"]),
-    "checkpoint of a number": (weights(3), ["best.ckpt is broken or no checkpoint"]),
 }  # fmt: skip
 
 
@@ -100,11 +95,9 @@ OURS, EVIL = "_target_: nmt.models.EncoderDecoder", node("os.system")
 
 HOSTILE_CONFIGS = {
     "the model": f"model: {EVIL}",
-    "eval": f"model: {node('builtins.eval')}",
     "nested": f"model: {{{OURS}, cell: {{a: [[{EVIL}]]}}}}",
     "interpolated": f"evil: {EVIL}\nmodel: {{{OURS}, cell: '${{evil}}'}}",
     "made later": f"model: {{{OURS}, cell: '${{oc.create:{{_target_: os.system}}}}'}}",
-    "through our module": f"model: {node('nmt.models.base.torch.os.system')}",
     "named elsewhere": "name: os.system\nmodel: " + node("'${name}'"),
     "python tag": "model: !!python/object/apply:os.system ['touch MARKER']",
 }
@@ -114,9 +107,7 @@ HOSTILE_CONFIGS = {
 def test_a_hostile_configuration_runs_nothing(case, untrained, tmp_path):
     run, marker = copied(untrained, tmp_path), tmp_path / "marker"
     references = {"interpolated": "model.cell=${evil}", "named elsewhere": "model._target_=${name}"}
-    said = {"eval": "eval"} | {
-        key: f"may compute no setting: {key_said}" for key, key_said in references.items()
-    }
+    said = {key: f"may compute no setting: {setting}" for key, setting in references.items()}
     config(HOSTILE_CONFIGS[case].replace("MARKER", str(marker)) + "\ndata: {}\n")(run)
     refused(run_composed("translate", f"run={run}", stdin=b"a\n"), said.get(case, "system"))
     assert not marker.exists()
@@ -133,18 +124,6 @@ def test_a_hostile_checkpoint_runs_nothing(kind, untrained, tmp_path):
         save_weights(run, {}, hyperparameters=Payload(marker))
     refused(run_composed("translate", f"run={run}", stdin=b"a\n"), "best.ckpt is broken")
     assert not marker.exists()
-
-
-@pytest.mark.parametrize("loader", ["torch.load", "torch.serialization.load", "torch.os.system"])
-def test_a_run_builds_nothing_that_our_modules_only_import(loader, untrained, tmp_path):
-    """`nmt.models.base.torch.load` begins as what is allowed, and would unpickle a file of the run."""
-    run, marker = copied(untrained, tmp_path), tmp_path / "marker"
-    (run / "payload").write_bytes(pickle.dumps(Payload(marker), protocol=2))
-    hidden = f"{{_target_: nmt.models.base.{loader}, f: {run / 'payload'}, weights_only: false}}"
-    config(f"model: {{_target_: nmt.models.EncoderDecoder, cell: {hidden}}}\ndata: {{}}\n")(run)
-    ended = run_composed("translate", f"run={run}", stdin=b"a\n")
-    assert not marker.exists()
-    refused(ended, f"nmt.models.base.{loader}: a run may not build this")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt.atomic import json_text, replace_file
-from nmt.run.scores import score_lines, write_scores
+from nmt.run.scores import score_lines
 
 
 def write_half(path: Path) -> None:
@@ -38,12 +38,6 @@ def test_json_has_null_for_what_is_no_number(value):
     text = json_text({"é": [1.5, {"score": value}], "n": 3})
     assert json.loads(text, parse_constant=pytest.fail) == {"é": [1.5, {"score": None}], "n": 3}
     assert text.startswith('{\n  "é": [')
-
-
-def test_scores_that_are_no_number_are_null(tmp_path):
-    write_scores(tmp_path, "test", {"attention": {"entropy": float("nan")}}, [])
-    written = json.loads((tmp_path / "metrics.json").read_text("utf-8"), parse_constant=pytest.fail)
-    assert written == {"split": "test", "attention": {"entropy": None}}
 
 
 def test_a_report_tells_precision_from_recall():

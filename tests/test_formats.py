@@ -17,6 +17,7 @@ from nmt.data.find import Languages, find, missing_split_error
 from nmt.data.formats import read_rows
 from nmt.errors import UserError
 from nmt.lines import LONGEST_LINE, read_lines
+from tests.small import lay
 
 
 def read(folder, *, src="en", tgt="fr", split="train", columns=None, skip_bad=False):
@@ -26,11 +27,6 @@ def read(folder, *, src="en", tgt="fr", split="train", columns=None, skip_bad=Fa
     if files is None:
         raise missing_split_error(folder, split, languages)
     return list(read_rows(files.shards, languages, skip_bad=skip_bad))
-
-
-def lay(folder, files):
-    for name, text in files.items():
-        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 # Quotes in a .tsv.

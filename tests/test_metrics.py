@@ -4,7 +4,6 @@ import hashlib
 import importlib.util
 import inspect
 import json
-import random
 import subprocess
 import sys
 from itertools import pairwise
@@ -20,15 +19,6 @@ from nmt.errors import UserError
 from tests.commands import compose
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    rng = random.Random(5)
-    words = "the a small old cat dog sees reads , book . don't U.S. 3.5 Straße nhà".split()  # noqa: SIM905
-    references = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(120)]
-    hypotheses = [" ".join(w for w in line.split() if rng.random() < 0.8) for line in references]
-    return hypotheses, references
 
 
 def score(hypotheses, references, num_bootstrap=1000):

@@ -2,7 +2,6 @@
 
 import ast
 import ctypes
-import io
 import os
 import signal
 import subprocess
@@ -14,7 +13,6 @@ import psutil
 import pytest
 
 from nmt.atomic import new_folder
-from nmt.commands import entry
 from nmt.run.paths import claim_directory
 from nmt.training import launch, memory
 from tests.bare import HIDDEN, MODULES
@@ -109,15 +107,6 @@ def test_a_folder_takes_the_place_of_an_empty_one_where_folders_cannot_be_replac
         (folder / "file").touch()
     assert [each.name for each in tmp_path.iterdir()] == ["new"]
     assert (tmp_path / "new/file").exists()
-
-
-def test_output_has_the_same_bytes_on_every_system(monkeypatch):
-    written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="cp1252", newline="\r\n"))
-    entry._use_utf8()
-    print("mèo\nngủ")
-    sys.stdout.flush()
-    assert written.getvalue() == "mèo\nngủ\n".encode()
 
 
 @pytest.mark.slow

@@ -17,15 +17,6 @@ from nmt.comparison.significance import compare_systems, holm, paired_tests
 
 
 @pytest.fixture(scope="module")
-def corpus():
-    rng = random.Random(5)
-    words = "the a small old cat dog sees reads , book . don't U.S. 3.5 Straße nhà".split()  # noqa: SIM905
-    references = [" ".join(rng.choices(words, k=rng.randint(1, 15))) for _ in range(120)]
-    hypotheses = [" ".join(w for w in line.split() if rng.random() < 0.8) for line in references]
-    return hypotheses, references
-
-
-@pytest.fixture(scope="module")
 def systems(corpus):
     """Beside the corpus's own hypotheses, one a little better and one a little worse, in many sentences."""
     hypotheses, references = corpus

@@ -15,7 +15,7 @@ from tests.commands import Ended, refused
 
 
 def test_text_goes_out_as_utf_8_and_only_where_there_is_an_output(monkeypatch, capsys):
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", newline="\r\n")  # as on Windows
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stdin", None)
     entry._use_utf8()

@@ -12,13 +12,11 @@ from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
 from nmt.layers.positions import LearnedPositions, SinusoidalPositions
 from nmt.models import EncoderDecoder
+from tests.test_recurrent import BOS, EOS, PAD, B, S, T, V, sources, targets, teacher_forced
 from tests.translators import transformer_translator
 
 EXACT = {"rtol": 0, "atol": 1e-10}
-PAD, BOS, EOS = 0, 1, 2
-V, H, F, HEADS, L = 11, 8, 20, 2, 3
-LENGTHS = [5, 2, 4]
-B, S, T, K = 3, 5, 4, 3  # K hypotheses a sentence
+H, F, HEADS, L = 8, 20, 2, 3
 
 NORMS = ("encoder.norm", "decoder.norm")
 POSITIONS = {"sinusoidal": SinusoidalPositions, "learned": partial(LearnedPositions, max_length=6)}
@@ -63,24 +61,6 @@ def build(**changes) -> EncoderDecoder:
         for parameter in model.parameters():
             parameter.normal_(std=0.5)
     return model
-
-
-def sources() -> tuple[torch.Tensor, torch.Tensor]:
-    """src [B, S], each sentence of its own length ending in EOS, and its mask."""
-    mask = torch.tensor([[j < length for j in range(S)] for length in LENGTHS])
-    src = torch.randint(3, V, (B, S)).masked_fill(~mask, PAD)
-    for b, length in enumerate(LENGTHS):
-        src[b, length - 1] = EOS
-    return src, mask
-
-
-def targets(num: int = B) -> torch.Tensor:
-    """tgt_in [num, T], which begins with BOS."""
-    return torch.cat((torch.full((num, 1), BOS), torch.randint(3, V, (num, T - 1))), dim=1)
-
-
-def teacher_forced(model, src, mask, tgt_in):
-    return model(model.encode(src, mask), tgt_in, need_weights=True)
 
 
 def gradients(model: nn.Module, loss: torch.Tensor) -> dict[str, torch.Tensor]:
