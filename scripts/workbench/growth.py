@@ -21,7 +21,6 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
-from torch import Tensor
 from tqdm import tqdm
 
 from corpora import corpus_cost, mebibytes, origin
@@ -33,7 +32,7 @@ from nmt.commands.composing import compose
 from nmt.commands.entry import errors_in_one_line
 from nmt.comparison.tables import align_columns
 from nmt.config.commands import check_settings
-from nmt.data.batching import Batch
+from nmt.data.batching import Batch, collate
 from nmt.run.device import pick_device
 from nmt.run.paths import write_atomically
 
@@ -120,16 +119,13 @@ def made_up_batches(
     shape = (num_batches, max(1, max_tokens // length), 2, length)
     first = max(SPECIAL_IDS.values()) + 1
     ids = torch.randint(first, vocab_size, shape, generator=torch.Generator().manual_seed(seed))
-    return [made_up_batch(each) for each in ids.to(device)]
-
-
-def made_up_batch(ids: Tensor) -> Batch:
-    """The batch of random pieces `ids` [B, 2, L], source and target, whose last piece is set to end of sentence."""
     ids[..., -1] = SPECIAL_IDS["eos_id"]
-    src, tgt = ids.unbind(dim=1)
-    bos = torch.full_like(tgt[:, :1], SPECIAL_IDS["bos_id"])
-    indices = torch.arange(len(ids), device=ids.device)
-    return Batch(indices, src, torch.cat((bos, tgt[:, :-1]), dim=1), tgt, guide=None)
+    pairs = (
+        [{"index": n, "src_ids": src, "tgt_ids": tgt} for n, (src, tgt) in enumerate(each)]
+        for each in ids.tolist()
+    )
+    batches = (collate(each, pad_id=SPECIAL_IDS["pad_id"], bos_id=SPECIAL_IDS["bos_id"]) for each in pairs)
+    return measure.first(batches, num_batches, device)
 
 
 def cost_of_corpus(cfg: DictConfig, settings: Sequence[str], num_pairs: int) -> dict[str, Any]:
