@@ -25,7 +25,7 @@ from nmt.run.run import Run
 from nmt.run.scores import write_scores
 from nmt.training.vocabulary import make_tokenizer
 from tests.commands import CONFIGS, by_choices, compose
-from tests.small import FEW_PAIRS, SIZES, TINY, copied, save_weights
+from tests.small import BPE, FEW_PAIRS, SIZES, TINY, copied, save_weights
 
 torch.set_num_threads(1)
 # Processes that end by Unix's signals, and a file that shares their helpers
@@ -120,14 +120,8 @@ def untrained(tmp_path_factory) -> Path:
     cache = f"data.cache_dir={directory / 'cache'}"
     cfg = compose("train", *SIZES, *FEW_PAIRS, cache, "name=untrained", f"run_dir={directory}")
     pairs = grammar.corpus(num_train=100, num_val=0, num_test=0, max_words=12, seed=1)["train"]
-    tokenizer = Tokenizer.train(
-        [pair.en for pair in pairs],
-        [pair.vi for pair in pairs],
-        model_type="bpe",
-        joint=True,
-        vocab_size=300,
-        character_coverage=1.0,
-    )
+    english, vietnamese = [pair.en for pair in pairs], [pair.vi for pair in pairs]
+    tokenizer = Tokenizer.train(english, vietnamese, **BPE, vocab_size=300)
     tokenizer.save(directory / "tokenizer")
     OmegaConf.save(OmegaConf.create(OmegaConf.to_container(cfg, resolve=True)), directory / "config.yaml")
     torch.manual_seed(0)

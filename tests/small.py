@@ -2,14 +2,17 @@
 
 import contextlib
 import hashlib
+import io
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
+from sentencepiece import SentencePieceTrainer
 
 from nmt.checkpoint import write_checkpoint
 from nmt.data.tokenizer import Tokenizer
@@ -19,6 +22,8 @@ from tests.commands import compose
 SOURCES = ["a small house stands here", "the house", "", "here stands the small house"]
 TARGETS = ["ở đây có một ngôi nhà nhỏ", "ngôi nhà", "", "ngôi nhà nhỏ ở đây"]
 
+BPE: dict[str, Any] = {"model_type": "bpe", "joint": True, "character_coverage": 1.0}
+SPECIAL_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 # Settings of a model that is built and not trained
 SMALL = ("encoder.size=8", "decoder.size=8", "model.size=8")
 # Settings of a training that takes a second
@@ -51,18 +56,20 @@ def vocabulary(
     )
 
 
+def own_model(lines: list[str], **options: Any) -> bytes:
+    """A SentencePiece model as a user may train it."""
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, hard_vocab_limit=False, **options
+    )
+    return model.getvalue()
+
+
 def make_run(
     directory: Path, *overrides: str, vocab_size: int = 60, tokenizer: Tokenizer | None = None
 ) -> Path:
     """A run directory with random weights."""
-    tokenizer = tokenizer or Tokenizer.train(
-        SOURCES * 20,
-        TARGETS * 20,
-        model_type="bpe",
-        joint=True,
-        vocab_size=vocab_size,
-        character_coverage=1.0,
-    )
+    tokenizer = tokenizer or Tokenizer.train(SOURCES * 20, TARGETS * 20, **BPE, vocab_size=vocab_size)
     tokenizer.save(directory / "tokenizer")
     config = compose("train", *overrides)
     stored = {

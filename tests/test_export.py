@@ -1,7 +1,6 @@
 """Exports compute what the run computes, in the programs that read them, and their READMEs say how."""
 
 import copy
-import io
 import json
 import os
 import re
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from sentencepiece import SentencePieceProcessor
 
 from nmt import Run
 from nmt.checkpoint import write_checkpoint
@@ -25,7 +24,7 @@ from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.export import NEEDS, hub
 from tests.commands import CONFIGS, refused, run_composed
-from tests.small import SMALL, SOURCES, TARGETS, make_run
+from tests.small import SMALL, SOURCES, SPECIAL_IDS, TARGETS, make_run, own_model
 
 ROOT = CONFIGS.parent
 REAL = ROOT.parent / "shared/data"
@@ -72,17 +71,7 @@ LINES = [
 
 def given(**choices: Any) -> Tokenizer:
     """The tokenizer of a SentencePiece model that the person has trained."""
-    model = io.BytesIO()
-    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(SOURCES * 20),
-        model_writer=model,
-        minloglevel=2,
-        hard_vocab_limit=False,
-        **ids,
-        **choices,
-    )
-    return Tokenizer(model.getvalue())
+    return Tokenizer(own_model(SOURCES * 20, **SPECIAL_IDS, **choices))
 
 
 def needs(format: str) -> None:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from nmt.data.find import Languages, find
 from nmt.data.formats import read_rows
 from nmt.data.tokenizer import Tokenizer
-from tests.test_tokenizer import brought_along
+from tests.small import SPECIAL_IDS, own_model
+from tests.test_tokenizer import ENGLISH, VIETNAMESE
 
 # The same examples each time, so that a failure is the change's and not the day's.
 settings.register_profile("same examples", derandomize=True, database=None, deadline=None, max_examples=60)
@@ -106,10 +107,8 @@ LINES = ["the cat sees a dog .", "một con chó già ngủ .", "she has bought 
 
 
 @pytest.fixture(scope="module")
-def with_bytes(tmp_path_factory) -> Tokenizer:
-    special = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-    file = tmp_path_factory.mktemp("model") / "own.model"
-    return Tokenizer.from_models(brought_along(file, byte_fallback=True, vocab_size=340, **special))
+def with_bytes() -> Tokenizer:
+    return Tokenizer(own_model(ENGLISH + VIETNAMESE, byte_fallback=True, vocab_size=340, **SPECIAL_IDS))
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from nmt.data.pair_sampler import PairSampler
 from nmt.data.segmentation import Segmenter
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
+from tests.small import SPECIAL_IDS
 from tests.test_tokenizer import ENGLISH, VIETNAMESE, brought_along, pieces_of, train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -188,11 +189,10 @@ def test_any_draw_is_the_same_text_and_its_pieces_find_their_words(case):
 
 
 def test_what_is_no_plain_text_stays(tmp_path):
-    special = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
     for kind in ("bpe", "unigram"):
         options = {"byte_fallback": True, "user_defined_symbols": ["<2en>"], "vocab_size": 340}
         tokenizer = Tokenizer.from_models(
-            brought_along(tmp_path / kind, model_type=kind, **special, **options)
+            brought_along(tmp_path / kind, model_type=kind, **SPECIAL_IDS, **options)
         )
         segmenter, _ = tokenizer.segmenters(0.5)
         [ids] = tokenizer.encode_source(["<2en> she 😀 zebra"])
@@ -367,9 +367,8 @@ def test_a_sampling_that_cannot_be_is_refused(request, model_type, alpha, messag
 
 
 def test_models_that_cannot_sample_are_refused(tmp_path):
-    special = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
     files = {
-        kind: brought_along(tmp_path / kind, model_type=kind, vocab_size=size, **special)
+        kind: brought_along(tmp_path / kind, model_type=kind, vocab_size=size, **SPECIAL_IDS)
         for kind, size in (("word", 40), ("char", 40), ("bpe", 85), ("unigram", 85))
     }
     for kind in ("word", "char"):

@@ -28,7 +28,7 @@ from nmt.errors import UserError
 from nmt.export import onnx, web
 from nmt.run.paths import newest_run
 from tests.commands import compose, refused, run, run_composed
-from tests.small import SMALL, SOURCES, TARGETS, make_run
+from tests.small import BPE, SMALL, SOURCES, TARGETS, make_run, own_model
 
 LINE = "here stands the small house"
 HTML = "<b>house</b> & <script>document.title = 'broken'</script>"
@@ -66,10 +66,8 @@ def cut_by_node(model: dict[str, Any], lines: list[str]) -> list[dict[str, Any]]
 def test_the_pages_pieces_are_those_of_sentencepiece(model_type, normalization):
     lines = [*SOURCES, *TARGETS, "  two  spaces ", "ﬁne　１２", "é e\u0301", "house🙂🙂 house", "猫", RIGHT_TO_LEFT,
              "▁x▁", "a\u00a0b\u200bc", "\x85 \x1c", "İ ΑΣ", "<s> </s>"]  # fmt: skip
-    tokenizer = Tokenizer.train(
-        SOURCES * 20, TARGETS * 20, model_type=model_type, joint=True, vocab_size=60, character_coverage=1.0,
-        normalization=normalization, lowercase=True,
-    )  # fmt: skip
+    options = BPE | {"model_type": model_type, "normalization": normalization, "lowercase": True}
+    tokenizer = Tokenizer.train(SOURCES * 20, TARGETS * 20, **options, vocab_size=60)
     found = cut_by_node(web.pieces(tokenizer.models[0], lowercase=True), lines)
     encoded = tokenizer.encode_source(lines)
     for line, cut, ids in zip(lines, found, encoded, strict=True):
@@ -78,18 +76,10 @@ def test_the_pages_pieces_are_those_of_sentencepiece(model_type, normalization):
         assert (cut["unknown"] != []) == bool(tokenizer.unknown_characters([line]))
 
 
-def test_a_vocabulary_that_the_page_cannot_read_is_refused(tmp_path):
-    import io
-
-    import sentencepiece
-
-    content = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SOURCES * 20), model_writer=content, vocab_size=300, byte_fallback=True,
-        model_type="bpe", minloglevel=2, hard_vocab_limit=False,
-    )  # fmt: skip
+def test_a_vocabulary_that_the_page_cannot_read_is_refused():
+    content = own_model(SOURCES * 20, vocab_size=300, byte_fallback=True, model_type="bpe")
     with pytest.raises(UserError, match=r"pieces for bytes.*data\.tokenizer\.model"):
-        web.pieces(content.getvalue(), lowercase=False)
+        web.pieces(content, lowercase=False)
 
 
 def test_the_hint_says_how_the_text_is_written():
@@ -269,11 +259,7 @@ def test_without_a_run_a_small_one_is_offered(monkeypatch, tmp_path):
 
 
 def test_the_page_is_made_once_and_again_when_the_checkpoint_changes(tmp_path, monkeypatch):
-    there = (
-        make_run(tmp_path / "run", "attention=bahdanau", *SMALL)
-        if (tmp_path / "run").mkdir() is None
-        else None
-    )
+    there = make_run(tmp_path / "run", "attention=bahdanau", *SMALL)
     made: list[int] = []
 
     def write(runs: list[Run], directory: Path, **_: Any) -> None:
