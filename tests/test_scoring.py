@@ -35,7 +35,7 @@ from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from nmt.training.module import TranslationModule
 from nmt.training.scoring import scores_after
 from tests.commands import compose, refused, run_composed
-from tests.small import SMALL, SOURCES, TARGETS, make_run
+from tests.small import SMALL, SOURCES, TARGETS, make_run, written
 
 REFERENCES = {
     "zh": ["老人在家里看书。", "孩子们在公园里玩。", "她买了三个苹果。"],
@@ -258,7 +258,7 @@ def test_probes_and_observations_are_written_with_the_scores(scored, tmp_path):
     assert found  # of random weights
     for each in found.values():
         assert f"note  {each['text']}\n" in ended.out
-    hypotheses = written(tmp_path / "out.vi", TARGETS)
+    hypotheses = written(tmp_path / "out.vi", *TARGETS)
     ended = run_composed("evaluate", f"run={scored}", f"hypotheses={hypotheses}", "probes=true")
     refused(ended, "probes has no effect", f"hypotheses={hypotheses}")
     refused(
@@ -365,16 +365,11 @@ def test_a_metric_that_the_run_does_not_store_is_chosen_with_its_group(scored, t
     )
 
 
-def written(path: Path, lines: list[str]) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return path
-
-
 def test_files_of_several_references_are_read_and_scored(scored, tmp_path):
-    written(tmp_path / "test.en", SOURCES)
+    written(tmp_path / "test.en", *SOURCES)
     others = [[f"{line} đó" for line in TARGETS], ["", *TARGETS[1:]]]
     for number, lines in zip((1, 2, 10), (TARGETS, *others), strict=True):
-        written(tmp_path / f"test.{number}.vi", lines)
+        written(tmp_path / f"test.{number}.vi", *lines)
     _, scores = scores_of(scored, f"data.path={tmp_path}", "num_bootstrap=0")
     assert "nrefs:var" in scores["bleu"]["signature"]
     hypotheses = [each.text for each in Run.load(scored, device="cpu").translate(SOURCES)]
@@ -388,13 +383,13 @@ def test_files_of_several_references_are_read_and_scored(scored, tmp_path):
     refs = ",".join(str(tmp_path / f"test.{number}.vi") for number in (1, 2, 10))
     _, given = scores_of(scored, f"refs=[{refs}]", "num_bootstrap=0")
     assert given["bleu"] == expected
-    written(tmp_path / "test.vi", others[0])
+    written(tmp_path / "test.vi", *others[0])
     languages = Languages("en", "vi")
     files = find(tmp_path, "test", languages)
     assert [each.name for each in (*files.paths[1:], *files.references)] == ["test.vi"] + [
         f"test.{number}.vi" for number in (1, 2, 10)
     ]
-    written(tmp_path / "test.2.vi", TARGETS[1:])
+    written(tmp_path / "test.2.vi", *TARGETS[1:])
     refused(
         run_composed("evaluate", f"run={scored}", f"data.path={tmp_path}"),
         "test.2.vi",
@@ -405,7 +400,7 @@ def test_files_of_several_references_are_read_and_scored(scored, tmp_path):
 
 def test_a_numbered_pair_is_a_corpus_and_no_reference(tmp_path):
     for name in ("test.en", "test.vi", "test.1.en", "test.1.vi"):
-        written(tmp_path / name, ["x"])
+        written(tmp_path / name, "x")
     assert find(tmp_path, "test", Languages("en", "vi")).references == ()
     assert find(tmp_path, "test.1", Languages("en", "vi")).paths[0].name == "test.1.en"
 
@@ -432,9 +427,9 @@ def with_two_references(run: Run, folder: Path) -> tuple[TranslationDataModule, 
     sources, targets = ([lines[row] for row in (0, 1, 3)] for lines in (SOURCES, TARGETS))
     others = [f"{line} đó" for line in targets]
     for split in ("train", "val"):
-        written(folder / f"{split}.en", sources)
-        written(folder / f"{split}.vi", targets)
-    written(folder / "val.2.vi", others)
+        written(folder / f"{split}.en", *sources)
+        written(folder / f"{split}.vi", *targets)
+    written(folder / "val.2.vi", *others)
     found = read_files(folder, src_lang="en", tgt_lang="vi", cache_dir=folder / "cache")
     assert references_of(found["val"]) == [targets, others]
     data = TranslationDataModule(
@@ -488,8 +483,8 @@ def test_a_metric_in_validation_takes_one_class_and_one_setting(scored, tmp_path
 
 def test_other_test_sets_are_scored_by_their_names(scored, tmp_path):
     for name in ("test", "test_2017_flickr", "test_2018_flickr"):
-        written(tmp_path / f"{name}.en", SOURCES)
-        written(tmp_path / f"{name}.vi", [f"{line} {name}" for line in TARGETS])
+        written(tmp_path / f"{name}.en", *SOURCES)
+        written(tmp_path / f"{name}.vi", *(f"{line} {name}" for line in TARGETS))
     file, scores = scores_of(scored, f"data.path={tmp_path}", "split=test_2017_flickr")
     assert file.name == "metrics_test_2017_flickr.json"
     assert scores["references"] == metrics.digest(SOURCES, [f"{line} test_2017_flickr" for line in TARGETS])
@@ -503,7 +498,7 @@ def test_given_translations_have_the_log_probabilities_of_the_search(scored, tmp
     run = Run.load(scored, device="cpu")
     found = run.translate(SOURCES)
     files = [
-        f"{name}={written(tmp_path / name, lines)}"
+        f"{name}={written(tmp_path / name, *lines)}"
         for name, lines in (("src", SOURCES), ("hypotheses", TARGETS))
     ]
     place, scores = scores_of(scored, *files)
@@ -545,7 +540,7 @@ def test_given_translations_have_the_log_probabilities_of_the_search(scored, tmp
     ],
 )
 def test_evaluate_refuses_files_that_do_not_go_together(overrides, facts, scored, tmp_path):
-    file = written(tmp_path / "lines", ["a", "b"])
+    file = written(tmp_path / "lines", "a", "b")
     ended = run_composed(
         "evaluate", f"run={scored}", "device=cpu", *(each.replace("FILE", str(file)) for each in overrides)
     )
