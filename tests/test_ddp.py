@@ -510,8 +510,7 @@ def test_a_port_in_use_is_told_from_a_lost_process(monkeypatch):
         monkeypatch.setenv("MASTER_PORT", str(port))
         with pytest.raises(torch.distributed.DistError) as caught:
             torch.distributed.TCPStore("127.0.0.1", port, 2, is_master=True, wait_for_workers=False)
-    assert launch.has_lost_another(caught.value)  # so that it must be asked first
-    assert launch.port_in_use(caught.value) == (
+    assert launch.advise(caught.value, {}, None) == (
         f"port {port}, where the run's processes meet, is in use: set MASTER_PORT to a free one, or end that program"
     )
     assert launch.port_in_use(ValueError("anything else")) is None

@@ -104,9 +104,11 @@ def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
             "see in TensorBoard whether train/memory grows, and what else runs here; "
             f"go on with resume={cfg.run_dir}, or lower data.max_tokens={cfg.data.max_tokens} in a new run"
         )
+    if advice := port_in_use(error):  # asked first: torch raises the same type for a lost process
+        return advice
     if has_lost_another(error):
         return f"another process of the run has ended, see its error ({str(error).splitlines()[0]})"
-    return port_in_use(error)
+    return None
 
 
 def port_in_use(error: Exception) -> str | None:
