@@ -26,6 +26,7 @@ from nmt.training.checks import check_stream
 from nmt.training.losses import cross_entropy
 from nmt.training.module import TranslationModule
 from nmt.training.muon import make_optimizer
+from nmt.training.precision import defer_choice
 from nmt.training.train import _choices
 from tests import commands
 from tests.commands import CONFIGS, by_choices, by_hydra
@@ -69,6 +70,7 @@ def choices(group: str) -> list[str]:
 def as_declared(cfg: DictConfig) -> DictConfig:
     """The configuration, after a check of all its settings against their declared types."""
     check_settings(cfg, "train")
+    defer_choice(cfg.trainer)
     check_buildable(cfg)
     return cfg
 

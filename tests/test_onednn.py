@@ -70,7 +70,7 @@ def test_gradients_of_weights_are_sums_of_outer_products(forced, in_size, out_si
 def test_matrices_side_by_side_are_multiplied_each_by_its_own(forced):
     torch.manual_seed(1)
     x, weights = torch.randn(3, 5, 4), torch.randn(3, 6, 4)
-    torch.testing.assert_close(onednn.batched(x, weights), torch.einsum("nri,noi->nro", x, weights))
+    torch.testing.assert_close(onednn.multiply_each(x, weights), torch.einsum("nri,noi->nro", x, weights))
     assert forced == [(5, 6)] * 3
 
 

@@ -39,7 +39,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return y.view(*x.shape[:-1], -1)
 
 
-def batched(x: Tensor, weights: Tensor) -> Tensor:
+def multiply_each(x: Tensor, weights: Tensor) -> Tensor:
     """`x_n W_n^T` [N, R, O] for x [N, R, I] and weights [N, O, I], by the faster library, without gradient."""
     if not _serves(x[0], weights[0]):
         return x @ weights.transpose(-2, -1)

@@ -166,7 +166,7 @@ def orthogonal(
     x = matrices if wide else matrices.transpose(-2, -1)
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
     for _ in range(num_iterations):
-        square = onednn.batched(x, x)
-        polynomial = onednn.batched(square, square).mul_(fifth).add_(square, alpha=third)
-        x = onednn.batched(polynomial, x.transpose(-2, -1)).add_(x, alpha=first)
+        square = onednn.multiply_each(x, x)
+        polynomial = onednn.multiply_each(square, square).mul_(fifth).add_(square, alpha=third)
+        x = onednn.multiply_each(polynomial, x.transpose(-2, -1)).add_(x, alpha=first)
     return x if wide else x.transpose(-2, -1)

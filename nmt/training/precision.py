@@ -8,6 +8,7 @@ from typing import Final
 import lightning as L
 import torch
 from lightning.pytorch.plugins.precision import MixedPrecision
+from omegaconf import DictConfig
 
 from nmt.data.batching import Batch
 from nmt.training.callbacks.randomness import restored
@@ -30,6 +31,14 @@ def warn_of_slow_precision(trainer: L.Trainer) -> None:
             "with trainer.precision=32-true",
             trainer.precision,
         )
+
+
+def defer_choice(settings: DictConfig) -> bool:
+    """True if `precision` of the trainer's settings is auto; it becomes 32-true until there is a model to measure."""
+    defers = settings.get("precision") == AUTO
+    if defers:
+        settings.precision = FLOAT32
+    return defers
 
 
 def choose_precision(trainer: L.Trainer, module: TranslationModule, batches: Sequence[Batch]) -> str:

@@ -49,7 +49,14 @@ from nmt.training.checks import (
 from nmt.training.fine_tuning import freeze, mix_in_old_text
 from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from nmt.training.module import TranslationModule
-from nmt.training.precision import AUTO, BFLOAT16, FLOAT32, choose_precision, warn_of_slow_precision
+from nmt.training.precision import (
+    AUTO,
+    BFLOAT16,
+    FLOAT32,
+    choose_precision,
+    defer_choice,
+    warn_of_slow_precision,
+)
 from nmt.training.scoring import cost, hyperparameters, log_final, score
 from nmt.training.trainer import check_checkpoints, make_trainer
 from nmt.training.vocabulary import make_tokenizer
@@ -80,8 +87,7 @@ def train(cfg: DictConfig, resumed: Resumed | None = None) -> dict[str, Any]:
     started, commit = time.perf_counter(), provenance.commit()
     # First: callbacks refer to settings of the tokenizer
     start = None if resumed or cfg.get("start_from") is None else take_start(cfg, Path(cfg.start_from))
-    if chooses := cfg.trainer.get("precision") == AUTO:
-        cfg.trainer.precision = FLOAT32  # until there is a model to measure
+    chooses = defer_choice(cfg.trainer)
     trainer = set_up(cfg, resumed)
     if chooses and trainer.world_size > 1:
         raise UserError(f"trainer.precision={AUTO} is for one process: give {FLOAT32} or {BFLOAT16}")
