@@ -15,6 +15,7 @@ class LexicalVotes(nn.Module):
 
     E x_s is the embedding of source piece s, a_ts its attention weight. In the paper h_t has an output layer of its
     own. Here v_t is added to the features that the output layer reads, so that a vote costs no table of the vocabulary.
+    `dropout` is on E x_s and on h_t.
     """
 
     def __init__(self, size: int, features_size: int, dropout: float) -> None:
@@ -27,5 +28,5 @@ class LexicalVotes(nn.Module):
 
     def forward(self, weights: Tensor, words: Tensor) -> Tensor:
         """Votes [B, T, R] of words [B, S, E] under weights [B, T, S]."""
-        attended = torch.tanh(weights.to(words.dtype) @ words)  # f_t
+        attended = torch.tanh(weights.to(words.dtype) @ self.dropout(words))  # f_t
         return self.vote(self.dropout(torch.tanh(self.hidden(attended)) + attended))
