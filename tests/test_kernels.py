@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from nmt import kernels
+from nmt.errors import UserError
 from nmt.kernels import linear
 from nmt.layers.cells import GRULayer
 from nmt.training.losses import cross_entropy, output_loss, output_r_drop, r_drop
@@ -27,7 +28,9 @@ def assert_equal(ours, theirs):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
 
 
-def test_the_kernels_of_a_block_are_those_that_it_names():
+def test_any_other_name_is_refused():
+    with pytest.raises(UserError, match=r"kernels=quick: choose one of fast, plain"):
+        kernels.use("quick")
     with kernels.using("plain"):
         assert not kernels.fast(torch.zeros(1))
     assert kernels.fast(torch.zeros(1))

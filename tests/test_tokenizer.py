@@ -224,6 +224,7 @@ def test_too_small_a_vocabulary_says_the_smallest_that_works():
         ({"vocab_size": 4}, "vocab_size=4: .*smaller than required"),
         ({"vocab_size": 0}, "vocab_size=0: "),
         ({"vocab_size": -7}, "vocab_size=-7: "),
+        ({"model_type": "words"}, "model_type=words: choose one of unigram, bpe, word, char"),
         ({"character_coverage": 0.5}, "character_coverage.. >= 0.98"),
         ({"character_coverage": 1.5}, "character_coverage.. <= 1.0"),
     ],

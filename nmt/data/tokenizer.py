@@ -15,6 +15,7 @@ from nmt.data.pieces import SPACE, cut, encode_lines
 from nmt.data.segmentation import Segmenter, segmenter
 from nmt.errors import UserError, check_lines
 
+MODEL_TYPES = ("unigram", "bpe", "word", "char")
 NORMALIZATION = "nmt_nfkc"  # SentencePiece's default
 _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 # Fixed: another number of threads adds in another order and gives another model.
@@ -73,6 +74,8 @@ class Tokenizer:
         The same lines give the same model. Raises UserError if the text is empty or `vocab_size` does not suit it.
         """
         check_lines(src_lines=src_lines, tgt_lines=tgt_lines)
+        if model_type not in MODEL_TYPES:
+            raise UserError(f"data.tokenizer.model_type={model_type}: choose one of {', '.join(MODEL_TYPES)}")
         options: dict[str, Any] = {
             "model_type": model_type,
             "vocab_size": vocab_size,

@@ -6,13 +6,17 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from nmt.errors import UserError
+
 NAMES = ("fast", "plain")
 _chosen = "fast"
 
 
 def use(name: str) -> None:
-    """Run the kernels `name`, `fast` or `plain`, from now on."""
+    """Run the kernels `name` from now on. Raises UserError unless `name` is `fast` or `plain`."""
     global _chosen
+    if name not in NAMES:
+        raise UserError(f"kernels={name}: choose one of {', '.join(NAMES)}")
     _chosen = name
 
 

@@ -85,6 +85,8 @@ class Run(TranslatingModel, AligningModel):
         **how: Any,
     ) -> "Run":
         """Load several runs with `load(path, **how)` and average their probabilities. They must share a tokenizer."""
+        if not paths:
+            raise UserError("an ensemble needs a run directory or more")
         runs = [cls.load(path, **how) for path in paths]
         pieces = [
             (
@@ -223,6 +225,8 @@ class Run(TranslatingModel, AligningModel):
 
 def open_run(paths: Any, **how: Any) -> Run:
     """The run of a directory, or the ensemble of a list of directories; `how` goes to `Run.load`."""
+    if paths is None:
+        raise UserError("run=null: give a run directory")
     if OmegaConf.is_list(paths) or isinstance(paths, list | tuple):
         return Run.load_ensemble(list(paths), **how)
     return Run.load(paths, **how)

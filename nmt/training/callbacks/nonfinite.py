@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt import distributed
 from nmt.data.batching import Batch
-from nmt.errors import UserError
+from nmt.errors import UserError, WriteError
 
 
 class StopOnNonfinite(Callback):
@@ -47,9 +47,13 @@ class StopOnNonfinite(Callback):
         [name, value] = next(pair for pair in found_values if not math.isfinite(pair[1]))
         rows = [row for _, rows in each_rank for row in rows]
         found = {"step": trainer.global_step, "epoch": trainer.current_epoch, name: str(value), "rows": rows}
+        left = f"named in {self.file}"
         if distributed.rank() == 0:
-            self.file.write_text(json.dumps(found) + "\n", "utf-8")
+            try:
+                self.file.write_text(json.dumps(found) + "\n", "utf-8")
+            except OSError as error:  # the message has the first rows instead
+                left = f"{', '.join(map(str, rows[:8]))}, … ({WriteError(self.file, error)})"
         raise UserError(
             f"the {name} is {value} at step {trainer.global_step}: lower optimizer.lr or trainer.gradient_clip_val, "
-            f"or look at the training rows named in {self.file}"
+            f"or look at the training rows {left}"
         )
