@@ -11,7 +11,7 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from omegaconf import DictConfig
 
 from nmt.data.batching import Batch
-from nmt.training.callbacks.randomness import restored
+from nmt.training.callbacks.randomness import without_trace
 from nmt.training.module import TranslationModule
 
 AUTO, FLOAT32 = "auto", "32-true"
@@ -65,7 +65,7 @@ def choose_precision(trainer: L.Trainer, module: TranslationModule, batches: Seq
 def _seconds_of_both(module: TranslationModule, batches: Sequence[Batch]) -> dict[str, float]:
     """Seconds of a batch, forward and backward, in float32 and in bfloat16."""
     seconds = dict.fromkeys((FLOAT32, BFLOAT16), float("inf"))
-    with restored(module):
+    with without_trace(module):
         for turn in range(1 + TURNS):
             for name in seconds:
                 started = time.perf_counter()

@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Callback
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
 from nmt.errors import UserError
-from nmt.training.callbacks.randomness import restored
+from nmt.training.callbacks.randomness import without_trace
 from nmt.training.memory import give_back, held_memory, is_out_of_memory
 
 OFTEN = 250  # batches
@@ -30,7 +30,7 @@ class TryLargestBatch(Callback):
 
     def _try(self, trainer: L.Trainer, pl_module: Any, max_tokens: int, batch: Batch) -> None:
         try:
-            with restored(pl_module):
+            with without_trace(pl_module):
                 with trainer.precision_plugin.train_step_context():
                     loss = pl_module.loss_of(batch)
                 loss.smoothed.backward()

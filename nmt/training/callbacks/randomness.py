@@ -37,7 +37,7 @@ def set_random_state(state: dict[str, Any], device: torch.device) -> None:
 
 
 @contextmanager
-def restored(module: L.LightningModule) -> Iterator[None]:
+def without_trace(module: L.LightningModule) -> Iterator[None]:
     """After the block the random generators are as before it, and the parameters have no gradients."""
     state = random_state(module.device)
     try:
