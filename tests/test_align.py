@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 from nmt import alignment, metrics, plotting
 from nmt.analysis import explain, head_importance
+from nmt.data import grammar
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.run.run import Run
@@ -233,10 +234,36 @@ def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path, monkey
     assert names == {f"line_0000{n}.{form}" for n in (1, 2, 4) for form in ("png", "svg")}
 
 
+def test_without_a_run_words_are_aligned_by_counting(tmp_path, capsys):
+    pairs = grammar.corpus(num_train=500, num_val=1, num_test=1, max_words=12, seed=1)["train"]
+    given = {name: tmp_path / name for name in ("src", "tgt", "gold", "output")}
+    gold = [alignment.format_pharaoh(pair.alignment) for pair in pairs]
+    for name, lines in (
+        ("src", [each.en for each in pairs]),
+        ("tgt", [each.vi for each in pairs]),
+        ("gold", gold),
+    ):
+        given[name].write_text("".join(f"{line}\n" for line in ["", *lines]), "utf-8")
+    assert align(**given).aer < 0.25
+    assert capsys.readouterr().out.startswith("AER 0.")
+    links = alignment.align_words(
+        *(
+            [each.split() for each in given[name].read_text("utf-8").split("\n")[:-1]]
+            for name in ("src", "tgt")
+        )
+    )
+    assert given["output"].read_text().splitlines() == [*map(alignment.format_pharaoh, links)]
+    given["gold"].write_text("0-0\n" + "\n" * len(pairs))
+    with pytest.raises(UserError, match=r"gold:1: link 0-0 is out of range: the line has 0 words"):
+        align(**given)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "run is required"),
+        ({}, "src is required"),
+        ({"src": "a", "tgt": "b", "layer": 0}, "layer=0 has no effect without run=RUN_DIR"),
+        ({"src": "a", "tgt": "b", "units": "pieces"}, "units=pieces are those of a run"),
         ({"alignment": "a"}, "scored with gold=FILE alone"),
         ({"alignment": "a", "gold": "b", "run": "c"}, "not with run"),
     ],

@@ -5,11 +5,10 @@ import pytest
 import torch
 from datasets import Dataset
 
-from nmt.alignment import piece_links, words_from_pieces
+from nmt.alignment import align_words, piece_links, split_units, words_from_pieces
 from nmt.data.batching import collate
 from nmt.data.datamodule import TranslationDataModule
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import UserError
 from nmt.training.losses import guided_alignment
 
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -64,13 +63,14 @@ def test_a_weight_of_zero_is_finite():
     assert guided_alignment(torch.tensor([[[0.0, 1.0]]]), guide).isfinite()
 
 
+CHINESE = {"src": ["a small house", "the house"], "tgt": ["一座小房子", "房子"]}
 TEXT = {"src": ["a small house", "the house"], "tgt": ["một ngôi nhà nhỏ", "ngôi nhà"]}
 
 
 def make_datamodule(columns: dict, guided: bool) -> TranslationDataModule:
     tokenizer = Tokenizer.train(
-        TEXT["src"] * 20,
-        TEXT["tgt"] * 20,
+        columns["src"] * 20,
+        columns["tgt"] * 20,
         model_type="bpe",
         joint=True,
         vocab_size=40,
@@ -107,7 +107,20 @@ def test_training_batches_carry_the_corpus_alignments_between_words():
     assert next(iter(make_datamodule(columns, guided=False).train_dataloader())).guide is None
 
 
-def test_guiding_without_alignments_is_refused():
-    refusal = r"guided_alignment needs alignments of the training text.*train\.align"
-    with pytest.raises(UserError, match=refusal):
-        make_datamodule(TEXT, guided=True)
+@pytest.mark.parametrize("columns", [TEXT, CHINESE])
+def test_text_without_alignments_is_aligned_by_counting(columns):
+    """Its links are those of `align_words`, between words or, in Chinese, characters."""
+    data = make_datamodule(columns, guided=True)
+    links = [*align_words(*(map(split_units, columns[side]) for side in ("src", "tgt")))]
+    assert all(links), "the two pairs share a noun"
+    for row in data.train:
+        src, tgt = columns["src"][row["index"]], columns["tgt"][row["index"]]
+        of_src, of_tgt = data.tokenizer.source_side(src), data.tokenizer.target_side(tgt)
+        expected = {
+            (t, s)
+            for i, j in links[row["index"]]
+            for t in of_tgt.pieces_of([j])
+            for s in of_src.pieces_of([i])
+        }
+        assert {*zip(row["links"][::2], row["links"][1::2], strict=True)} == expected
+    assert make_datamodule(TEXT, guided=False).train.column_names == ["index", "src_ids", "tgt_ids"]

@@ -1,10 +1,11 @@
-"""Word alignments from attention weights, their symmetrisation and error rate, and measures of the weights.
+"""Word alignments by attention weights and by counting, symmetrised and scored, and measures of the weights.
 
 A link (i, j) joins source word i and target word j, both from 0 over whitespace words. Weights are [T, S] between
 pieces, or [target words, source words]: NumPy arrays or tensors of any library.
 """
 
 from nmt.alignment.arrays import read_arrays, saving_weights
+from nmt.alignment.ibm import align_words
 from nmt.alignment.importance import (
     SEPARATOR,
     Importance,

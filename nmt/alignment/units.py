@@ -46,9 +46,14 @@ class Side(NamedTuple):
     groups: list[int]
     sizes: list[int]
 
+    def label_groups(self) -> list[int]:
+        """The group of each label."""
+        return [group for group, size in enumerate(self.sizes) for _ in range(size)]
+
     def pieces_of(self, labels: Sequence[int]) -> list[int]:
         """Places of the pieces that spell these labels."""
-        groups = np.arange(len(self.sizes)).repeat(self.sizes)[list(labels)] if self.sizes else ()
+        group_of = self.label_groups()
+        groups = {group_of[label] for label in labels}
         return [place for place, group in enumerate(self.groups) if group in groups]
 
 

@@ -1,7 +1,7 @@
-"""Align the words of given pairs by a run's attention or an explanation, or score an alignment against gold links."""
+"""Align the words of given pairs by a run's attention, an explanation or by counting, or score an alignment."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,21 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     if cfg.alignment is not None:
         given = [sure for sure, _ in alignment.read_alignments(cfg.alignment, possible=False)]
         return score_links(cfg, given, read_gold(cfg, len(given), cfg.alignment))
-    run, reverse = load_runs(cfg)
     sources, targets = list(read_lines(Path(cfg.src))), list(read_lines(Path(cfg.tgt)))
     if len(sources) != len(targets):
         raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
     units = "words" if cfg.units == "auto" and cfg.gold is not None else cfg.units
-    gold = None if cfg.gold is None else gold_links(cfg, run, sources, targets, units)
+    if cfg.run is None:
+        log.info("no run: words are aligned by counting")
+        sides = [[alignment.split_units(line, units) for line in lines] for lines in (sources, targets)]
+        gold = None if cfg.gold is None else gold_links(cfg, zip(*sides, strict=True), len(sources), units)
+        return give(cfg, [*alignment.align_words(*sides)], gold)
+    run, reverse = load_runs(cfg)
+    labels = (
+        (run.tokenizer.source_side(source, units).labels, run.tokenizer.target_side(target, units).labels)
+        for source, target in zip(sources, targets, strict=True)
+    )
+    gold = None if cfg.gold is None else gold_links(cfg, labels, len(sources), units)
     if cfg.search:
         assert gold is not None
         return score_every_head(cfg, run, sources, targets, gold, units)
@@ -60,6 +69,11 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     if page is not None:
         title = f"{Path(cfg.src).name}, aligned by {run.title}"
         page.write(cfg.page, title=title, languages=run.languages)
+    return give(cfg, links, gold)
+
+
+def give(cfg: DictConfig, links: list[Links], gold: Gold | None) -> AlignmentScore | None:
+    """Write the links, or print them, or their error; return that error if gold links are given."""
     lines = [alignment.format_pharaoh(each) for each in links]
     if cfg.output is not None:
         write_atomically(Path(cfg.output), "".join(f"{line}\n" for line in lines))
@@ -167,14 +181,13 @@ def score_links(cfg: DictConfig, links: list[Links], gold: Gold) -> AlignmentSco
     return result
 
 
-def gold_links(cfg: DictConfig, run: Run, sources: list[str], targets: list[str], units: str) -> Gold:
-    """The gold links of each pair. Raises UserError, naming file and line, for one outside its pair."""
-    gold = read_gold(cfg, len(sources), cfg.src)
-    for number, ((sure, possible), source, target) in enumerate(
-        zip(gold, sources, targets, strict=True), start=1
-    ):
-        num_src = len(run.tokenizer.source_side(source, units).labels)
-        num_tgt = len(run.tokenizer.target_side(target, units).labels)
+def gold_links(
+    cfg: DictConfig, sides: Iterable[tuple[Sequence[str], Sequence[str]]], number_of_pairs: int, units: str
+) -> Gold:
+    """The gold links of each pair of `sides`, in units. Raises UserError, naming file and line, for one outside."""
+    gold = read_gold(cfg, number_of_pairs, cfg.src)
+    for number, ((sure, possible), pair) in enumerate(zip(gold, sides, strict=True), start=1):
+        num_src, num_tgt = map(len, pair)
         for i, j in sorted(possible):
             if i >= num_src or j >= num_tgt:
                 kind = "-" if (i, j) in sure else "p"

@@ -225,11 +225,13 @@ def check_align(cfg: DictConfig, overrides: Sequence[str]) -> None:
             )
         _check_inputs(cfg.alignment, cfg.gold)
         return
-    for key in ("run", "src", "tgt"):
+    for key in ("src", "tgt"):
         if cfg[key] is None:
-            raise UserError(f"{key} is required: give {key}={'RUN_DIR' if key == 'run' else 'FILE'}")
+            raise UserError(f"{key} is required: give {key}=FILE")
+    of_a_run = [key for key in changed if key not in ("src", "tgt", "gold", "flip_gold", "output", "units")]
     searched = ("output", "weights", "page", "heatmaps", "reverse_run", "layer", "head", "reading", "explain")
     for idle, keys, where in (
+        (cfg.run is None, of_a_run, "without run=RUN_DIR, as words are then aligned by counting"),
         (cfg.search, searched, "with search=true, which scores every layer, head and reading of one run"),
         (cfg.method != "threshold", ("threshold",), "without method=threshold"),
         (cfg.explain is not None, ("layer", "head"), "with explain=METHOD"),
@@ -240,6 +242,8 @@ def check_align(cfg: DictConfig, overrides: Sequence[str]) -> None:
             if idle and key in changed:
                 value = str(cfg[key]).lower() if isinstance(cfg[key], bool) else cfg[key]
                 raise UserError(f"{key}={value} has no effect {where}: leave it out")
+    if cfg.units == "pieces" and cfg.run is None:
+        raise UserError("units=pieces are those of a run: give run=RUN_DIR, or units=words")
     if cfg.units == "pieces" and cfg.reverse_run is not None:
         raise UserError("units=pieces has no meaning with reverse_run: two runs have pieces of their own")
     if cfg.search and cfg.gold is None:
@@ -247,7 +251,8 @@ def check_align(cfg: DictConfig, overrides: Sequence[str]) -> None:
     read = ["src", "tgt", "gold"]
     check_folders(cfg, "output", "weights", made=["page"], folders=["heatmaps"], read=read)
     _check_inputs(*(cfg[key] for key in read))
-    check_run(cfg)
+    if cfg.run is not None:
+        check_run(cfg)
 
 
 def check_compare(cfg: DictConfig, overrides: Sequence[str]) -> None:

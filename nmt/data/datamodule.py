@@ -14,6 +14,7 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
+from nmt.config.types import Units
 from nmt.data import encoding
 from nmt.data.batching import Batch, TokenBatchSampler, collate, mix_seed
 from nmt.data.encoding import Rows
@@ -21,7 +22,7 @@ from nmt.data.pair_sampler import PairSampler
 from nmt.data.streaming import BatchStream, Place, TextStream
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unknown_characters import unknown_message
-from nmt.errors import UserError, command
+from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +79,6 @@ class TranslationDataModule(L.LightningDataModule):
         self._prepare_training(splits)
 
     def _prepare_training(self, splits: dict[str, Dataset]) -> None:
-        if self.guided and "alignment" not in splits["train"].column_names:
-            raise UserError(
-                "guided_alignment needs alignments of the training text, and the data have none: add a column "
-                f"alignment or a file train.align, which {command('align')} writes"
-            )
         for split in splits.keys() - {"train"}:
             if shared := encoding.count_shared(splits[split], splits["train"]):
                 log.warning(
@@ -91,7 +87,12 @@ class TranslationDataModule(L.LightningDataModule):
                     f"{len(splits[split]):,}",
                     split,
                 )
-        encoded = encoding.encode(splits["train"], self.tokenizer, guided=self.guided)
+        text = splits["train"]
+        units: Units = "words"
+        if self.guided and "alignment" not in text.column_names:
+            log.info("the training text has no alignments: its words are aligned by counting (IBM Model 2)")
+            text, units = encoding.add_alignment(text), "auto"
+        encoded = encoding.encode(text, self.tokenizer, guided=self.guided, units=units)
         kinds = {"src": "training sources", "tgt": "training targets"}
         self._warn_of_unknown(encoded, splits["train"], kinds)
         self._rows["train"], self.filter_counts = encoding.filter_pairs(

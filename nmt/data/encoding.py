@@ -12,6 +12,7 @@ from datasets import Dataset, List, Value
 from numpy.typing import NDArray
 
 from nmt import alignment
+from nmt.config.types import Units
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
@@ -24,18 +25,34 @@ _VERSION = 2  # of the output of `encode_rows`: cached pieces of another version
 Lengths = NDArray[np.int32]  # of one side, in pieces with the end of sentence
 
 
-def encode(dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False) -> Dataset:
+def add_alignment(text: Dataset) -> Dataset:
+    """The text with the column `alignment`: links between its words by counting, between the characters of scripts
+    without spaces (`units="auto"`)."""
+    sides = (map(alignment.split_units, texts(text, side)) for side in ("src", "tgt"))
+    return text.add_column("alignment", [*map(alignment.format_pharaoh, alignment.align_words(*sides))])
+
+
+def encode(
+    dataset: Dataset, tokenizer: Tokenizer, *, guided: bool = False, units: Units = "words"
+) -> Dataset:
     """The columns `index`, `src_ids` and `tgt_ids` (pieces and end of sentence), cached by content.
 
-    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of linked pieces. Each BLOCK of pairs is cached separately, so
-    that an interrupted run loses at most one block. SentencePiece uses all cores.
+    With `guided`, also `links`: t_1, s_1, t_2, s_2, … of linked pieces, from the column `alignment`, which counts
+    `units`. Each BLOCK of pairs is cached separately, so that an interrupted run loses at most one block. SentencePiece
+    uses all cores.
     """
     blocks = [
         dataset.select(range(start, min(start + BLOCK, len(dataset)))).map(
             encode_rows,
             batched=True,
             with_indices=True,
-            fn_kwargs={"tokenizer": tokenizer, "guided": guided, "first": start, "version": _VERSION},
+            fn_kwargs={
+                "tokenizer": tokenizer,
+                "guided": guided,
+                "first": start,
+                "units": units,
+                "version": _VERSION,
+            },
             remove_columns=dataset.column_names,
             features=features(guided),
             desc=f"encoding pairs from {start:,} of {len(dataset):,}",
@@ -51,6 +68,7 @@ def encode_rows(
     tokenizer: Tokenizer,
     guided: bool,
     first: int,
+    units: Units = "words",
     version: int = _VERSION,
 ) -> dict[str, Any]:
     """The columns of `encode` for rows numbered `indices`, counted from `first`.
@@ -64,7 +82,7 @@ def encode_rows(
     }
     if guided:
         columns["links"] = [
-            _linked_pieces(*row, tokenizer)
+            _linked_pieces(*row, tokenizer, units)
             for row in zip(rows["src"], rows["tgt"], rows["alignment"], strict=True)
         ]
     return columns
@@ -78,10 +96,13 @@ def features(guided: bool) -> datasets.Features:
     return datasets.Features(columns)
 
 
-def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer) -> list[int]:
+def _linked_pieces(src: str, tgt: str, links: str, tokenizer: Tokenizer, units: Units) -> list[int]:
     """The sure links of a pair as t_1, s_1, t_2, s_2, … over pieces."""
+    of_src, of_tgt = tokenizer.source_side(src, units), tokenizer.target_side(tgt, units)
     sure, _ = alignment.parse_talp(links)
-    pairs = alignment.piece_links(sure, tokenizer.align_target(tgt)[1], tokenizer.align_source(src)[1])
+    src_groups, tgt_groups = of_src.label_groups(), of_tgt.label_groups()
+    groups = {(src_groups[i], tgt_groups[j]) for i, j in sure}
+    pairs = alignment.piece_links(groups, of_tgt.groups, of_src.groups)
     return [place for pair in pairs for place in pair]
 
 

@@ -20,7 +20,7 @@ from nmt.data.find import Files, Languages
 from nmt.data.formats import Row, read_rows
 from nmt.data.pair_sampler import PairSampler
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import UserError
+from nmt.errors import UserError, command
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,10 @@ class BatchStream:
     def _fit(self, some: list[Row], first: int) -> Rows:
         """Encode and filter rows that are numbered from `first`."""
         if self.guided and len(some[0]) < 3:
-            raise UserError("guided_alignment needs alignments of all training pairs, and some have none")
+            raise UserError(
+                "guided_alignment of a stream needs alignments of all training pairs, and some have none: a file "
+                f"train.align, which {command('align')} writes, or guided_alignment=0"
+            )
         parts = [
             self._encode(some[start : start + _ROWS_AT_ONCE], first + start)
             for start in range(0, len(some), _ROWS_AT_ONCE)

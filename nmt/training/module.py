@@ -54,11 +54,13 @@ class TranslationModule(L.LightningModule):
     ) -> None:
         super().__init__()
         if guided_alignment and not translator.has_attention:
-            raise UserError("guided_alignment guides attention, and this model has none")
+            raise UserError(
+                "guided_alignment guides attention, and this model has none: give guided_alignment=0"
+            )
         if guided_alignment and any(getattr(each, "gives_zeros", False) for each in translator.modules()):
             raise UserError(
-                "guided_alignment raises weights that are small, and those that a sparse normalizer or a window sets "
-                "to zero have no gradient: give normalizer=softmax, and an attention without a window"
+                "guided_alignment raises weights that are small; those that a sparse normalizer or a window sets to "
+                "zero have no gradient: give normalizer=softmax and attention without a window, or guided_alignment=0"
             )
         if r_drop and not any(isinstance(each, Dropout) and each.p > 0 for each in translator.modules()):
             raise UserError(
