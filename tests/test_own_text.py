@@ -79,7 +79,16 @@ def test_a_training_without_an_experiment_composes(folder, settings):
 
 def test_text_that_is_streamed_is_not_counted(folder):
     given = prepare_arguments(["data=files", f"data.path={folder(9)}", *LANGS, "data.streaming=50"], "train")
-    assert with_recipe(given)[-1] == "experiment=own_text_medium"
+    assert with_recipe(given)[-2:] == ["experiment=own_text_medium", "guided_alignment=0"]
+
+
+@pytest.mark.parametrize("given", [[], ["guided_alignment=0"], ["model.lexical=false"]])
+def test_a_model_without_attention_is_neither_guided_nor_given_votes(folder, given):
+    given = prepare_arguments(
+        ["data=files", f"data.path={folder(9)}", *LANGS, "attention=none", *given], "train"
+    )
+    cfg = compose("train", [*with_recipe(given), "run_dir=x", "name=x"])
+    assert (cfg.guided_alignment, cfg.model.lexical) == (0, False)
 
 
 @pytest.mark.parametrize("settings", [[], ["data.path=nowhere"], ["data.path='a"]])

@@ -19,8 +19,9 @@ _MOST = max(each.most or 0 for each in RECIPES)
 def with_recipe(arguments: Sequence[str]) -> list[str]:
     """Add the recipe for the amount of training text to the arguments of a training with data=files, and say so.
 
-    Nothing is added if they choose an experiment, or a run to resume or to start from, whose model must stay. Hydra has
-    no choice of nothing: experiment=null becomes ~experiment.
+    It guides no attention where there is none, and with a stream, which is not aligned. Nothing is added if they choose
+    an experiment, or a run to resume or to start from, whose model must stay. Hydra has no choice of nothing:
+    experiment=null becomes ~experiment.
     """
     arguments = ["~experiment" if each == "experiment=null" else each for each in arguments]
     parsed = [each for argument in arguments if (each := parse_setting(argument))]
@@ -36,14 +37,19 @@ def with_recipe(arguments: Sequence[str]) -> list[str]:
         characters = _count_characters(given)
     except (UserError, OSError):  # training finds the same fault, and says it
         return arguments
-    chosen = f"experiment=own_text_{recipe_for(characters).name}"
+    chosen = [f"experiment=own_text_{recipe_for(characters).name}"]
+    no_attention = given.get("attention") == "none"
+    if "guided_alignment" not in named and (no_attention or given.get("data.streaming")):
+        chosen.append("guided_alignment=0")
+    if "model.lexical" not in named and no_attention:
+        chosen.append("model.lexical=false")
     if launch_rank() == 0:
         number = f"{characters:,}" if characters <= _MOST else f"over {_MOST:,}"
-        said = f"{chosen}, for {number} characters of training text; experiment=null leaves it out"
+        said = f"{' '.join(chosen)}, for {number} characters of training text; experiment=null leaves it out"
         if "trainer.max_time" not in named:
             said += ". It takes 10 minutes; trainer.max_time=00:01:00:00 gives it an hour"
         print(said, file=sys.stderr)
-    return [*arguments, chosen]
+    return [*arguments, *chosen]
 
 
 def _count_characters(given: Mapping[str, Any]) -> int:
