@@ -56,8 +56,10 @@ def take_stored(
             value = None if override[0] == "~" else OmegaConf.select(cfg, key)
             OmegaConf.update(taken, key.partition(".")[2], value, force_add=True)
         cfg[group] = taken
-    if group == "decoding" and cfg.decoding.max_length_ratio is None:
-        cfg.decoding.max_length_ratio = stored.get("max_length_ratio")
+    if group == "decoding":
+        for key in ("max_length_ratio", "length_alpha"):  # training sets them if they are null
+            if cfg.decoding[key] is None:
+                cfg.decoding[key] = stored.get(key)
 
 
 def check_additions(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:

@@ -16,6 +16,11 @@ Ratio = Annotated[
     ),
     Field(ge=0, le=1_000, allow_inf_nan=False),
 ]
+LengthAlpha = Annotated[
+    float,
+    BeforeValidator(lambda value: 1.0 if value is None else value, json_schema_input_type=NonNegative | None),
+    Field(ge=0, le=10, allow_inf_nan=False),  # the penalty of a long text stays finite
+]
 
 # Settings of one search alone, with the values that change nothing
 _OF_A_BEAM = {"length_alpha": 0.0, "coverage_beta": 0.0}
@@ -27,13 +32,14 @@ class DecodingSettings:
     """Settings of beam search with `beam_size` hypotheses, or of sampling if `sample` is set.
 
     A beam of one is greedy search. `length_alpha` and `coverage_beta` rank the finished hypotheses of a beam
-    (`beam_search`); `temperature`, `top_k`, `top_p` and `seed` are for sampling (`sample`); `replace_unknown` and its
-    `dictionary` change the text (`nmt.run.unknown_words`); the others limit both searches (`Constraints`). A
-    `max_length_ratio` of None is LEAST_RATIO. Raises ValueError for a setting that is out of range or has no effect.
+    (`beam_search`; a `length_alpha` of None is 1); `temperature`, `top_k`, `top_p` and `seed` are for sampling
+    (`sample`); `replace_unknown` and its `dictionary` change the text (`nmt.run.unknown_words`); the others limit
+    both searches (`Constraints`). A `max_length_ratio` of None is LEAST_RATIO. Raises ValueError for a setting that
+    is out of range or has no effect.
     """
 
     beam_size: Annotated[int, Field(ge=1, le=1_000)] = 5
-    length_alpha: Annotated[NonNegative, Field(le=10)] = 1.0  # the penalty of a long text stays finite
+    length_alpha: LengthAlpha = 1.0
     coverage_beta: Annotated[NonNegative, Field(le=100)] = 0.0
     sample: bool = False
     temperature: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 1.0  # quotients stay finite

@@ -1,15 +1,29 @@
-"""The length limit of the search, set from the training text, and a warning of references above it."""
+"""The length limit of the search, set from the training text, a warning of references above it, and the length
+penalty, chosen on the validation set."""
 
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from omegaconf import DictConfig
+from sacrebleu.metrics.base import Metric
 
 from nmt.data import encoding
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import DecodingSettings
 from nmt.decoding.settings import LEAST_RATIO
+from nmt.metrics import LABELS, best_of, reference_sets
 from nmt.models.base import Translator
+from nmt.run.data import references_of
 from nmt.run.limits import count_above_limit, warn_of_limit
+from nmt.run.run import Run
+from nmt.run.translation import Translation
+
+ALPHAS = tuple(each / 5 for each in range(11))  # 0 to 2
+MOST_PAIRS = 1000
+
+log = logging.getLogger(__name__)
 
 
 def set_length_ratio(cfg: DictConfig, datamodule: TranslationDataModule) -> None:
@@ -39,3 +53,47 @@ def warn_of_long_references(
         f"{number:,} of {len(lengths[split][0]):,} in {split}" for split, number in counts.items() if number
     ]
     warn_of_limit(decoding, found)
+
+
+def choose_length_alpha(
+    run: Run, rows: Any, decoding: DecodingSettings, scorers: Mapping[str, Metric]
+) -> float:
+    """For `decoding.length_alpha=null`: the exponent of ALPHAS with the best score of validation pairs `rows`, by the
+    first of the scorers; of equal ones, the nearest to 1.
+
+    Of many pairs, MOST_PAIRS are translated, evenly spaced. The hypotheses that a beam finishes do not depend on the
+    exponent, so that one search serves all.
+    """
+    if decoding.beam_size == 1 or decoding.coverage_beta > 0:
+        return decoding.length_alpha
+    rows = encoding.sample_rows(rows, MOST_PAIRS)
+    found = run.translate(
+        list(rows["src"]),
+        replace(decoding, length_alpha=1.0),
+        num_best=decoding.beam_size,
+        need_weights=False,
+        show_progress=True,
+    )
+    (name, scorer), *_ = scorers.items()
+    references = reference_sets(references_of(rows))
+    scores = {
+        alpha: scorer.corpus_score([_best(each, alpha) for each in found], references, n_bootstrap=1).score
+        for alpha in ALPHAS
+    }
+    sign = 1 if best_of(scorer) == "max" else -1
+    chosen = max(ALPHAS, key=lambda alpha: (sign * scores[alpha], -abs(alpha - 1)))
+    log.info(
+        "decoding.length_alpha=%s: %s of validation %.2f, with 1.0 %.2f",
+        *(chosen, LABELS.get(name, name), scores[chosen], scores[1.0]),
+    )
+    return chosen
+
+
+def _best(found: Translation, alpha: float) -> str:
+    """The text of the n-best list, scored with a length_alpha of 1, that another alpha ranks first."""
+
+    def score(each: Translation) -> float:
+        penalty = each.log_prob / each.score if each.log_prob else 1.0
+        return each.log_prob / penalty**alpha
+
+    return max((found, *found.others), key=score).text

@@ -20,6 +20,7 @@ from nmt.run.provenance import commands_of, provenance
 from nmt.run.run import Run
 from nmt.run.scores import score_lines, training_in, write_scores
 from nmt.run.translation import Translation
+from nmt.training.lengths import choose_length_alpha
 
 USUAL = (
     "choice/attention",
@@ -48,7 +49,8 @@ def score(
 ) -> tuple[str, dict[str, Any]]:
     """Write, print and return the scores on the test set, else on the validation set: (split, scores).
 
-    Scores the best checkpoint, or the last if the run ended before a validation. Raises UserError if there is neither.
+    Scores the best checkpoint, or the last if the run ended before a validation. Sets `decoding.length_alpha` of `cfg`
+    if it is null. Raises UserError if there is no checkpoint.
     """
     split = "test" if "test" in splits else "val"
     try:
@@ -60,12 +62,11 @@ def score(
         ) from error
     run = Run.load(run_dir, checkpoint=checkpoint, device=device, trusted=cfg.trusted)
     decoding = build(cfg.decoding, "decoding")
-    scores, translations = run.score(
-        splits[split],
-        decoding,
-        scorers=build_parts(cfg.metrics, "metrics", trusted=cfg.trusted),
-        show_progress=True,
-    )
+    scorers = build_parts(cfg.metrics, "metrics", trusted=cfg.trusted)
+    if cfg.decoding.length_alpha is None:
+        cfg.decoding.length_alpha = choose_length_alpha(run, splits["val"], decoding, scorers)
+        decoding = build(cfg.decoding, "decoding")
+    scores, translations = run.score(splits[split], decoding, scorers=scorers, show_progress=True)
     texts = [each.text for each in translations]
     scores["observations"] = observe(run, splits[split], texts, trained=True)
     scores["training"] = {

@@ -104,6 +104,9 @@ def train(cfg: DictConfig, resumed: Resumed | None = None) -> dict[str, Any]:
     training = cost(trainer.global_step, module.train_seconds, module.train_tokens) | {"commit": commit}
     device = str(trainer.strategy.root_device)  # Lightning has moved the module to the CPU
     split, scores = score(cfg, Path(cfg.run_dir), splits, device=device, training=training)
+    if resolved["decoding"]["length_alpha"] is None:  # it is chosen now
+        resolved["decoding"]["length_alpha"] = cfg.decoding.length_alpha
+        write_atomically(Path(cfg.run_dir) / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
     log_final(trainer.loggers, resolved, split, scores, step=trainer.global_step)
     return scores | {"best": check_checkpoints(trainer, Path(cfg.run_dir)).best_score}
 

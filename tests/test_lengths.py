@@ -1,0 +1,76 @@
+"""The length penalty that is chosen on the validation set."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from datasets import Dataset
+from omegaconf import OmegaConf
+
+from nmt.decoding import DecodingSettings
+from nmt.run.run import Run
+from nmt.training.lengths import ALPHAS, choose_length_alpha
+from tests.commands import run_composed
+from tests.small import SMALL, SOURCES, TARGETS, TINY, make_run
+
+ROWS = Dataset.from_dict({"src": SOURCES * 5, "tgt": TARGETS * 5})
+BEAM = DecodingSettings(beam_size=4, max_length_ratio=3.0)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Run:
+    """A run whose translations end early or late, as the exponent has it."""
+    run = Run.load(make_run(tmp_path_factory.mktemp("run"), "attention=bahdanau", *SMALL))
+    with torch.no_grad():
+        run.translator.output.bias[run.translator.eos_id] = 0.3
+    return run
+
+
+class Recorder:
+    """A scorer whose best hypotheses have about as many characters as wanted."""
+
+    def __init__(self, wanted: int, *, higher_is_better: bool) -> None:
+        self.wanted, self.higher_is_better, self.seen = wanted, higher_is_better, []
+
+    def corpus_score(self, hypotheses, references, n_bootstrap):
+        assert references == [TARGETS * 5]
+        self.seen.append(hypotheses)
+        miss = abs(sum(map(len, hypotheses)) - self.wanted)
+        return SimpleNamespace(score=-miss if self.higher_is_better else miss)
+
+
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_one_search_serves_every_exponent(run, higher_is_better):
+    searches = {
+        alpha: [each.text for each in run.translate(ROWS["src"][:], replace(BEAM, length_alpha=alpha))]
+        for alpha in ALPHAS
+    }
+    lengths = {alpha: sum(map(len, texts)) for alpha, texts in searches.items()}
+    assert lengths[0.0] < lengths[2.0], "the exponent matters for this model"
+    for wanted in (lengths[0.0], lengths[2.0]):
+        scorer = Recorder(wanted, higher_is_better=higher_is_better)
+        chosen = choose_length_alpha(run, ROWS, replace(BEAM, length_alpha=0.4), {"bleu": scorer})
+        assert scorer.seen == [*searches.values()]
+        equal = [alpha for alpha in ALPHAS if lengths[alpha] == wanted]
+        assert chosen == min(equal, key=lambda alpha: abs(alpha - 1))
+
+
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"coverage_beta": 0.1}])
+def test_nothing_is_chosen_if_the_exponent_ranks_nothing_or_not_alone(run, settings):
+    assert choose_length_alpha(run, ROWS, replace(BEAM, length_alpha=0.7, **settings), {}) == 0.7
+
+
+def test_the_choice_is_kept_in_the_run(tmp_path, caplog):
+    caplog.set_level("INFO")
+    given = [each for each in TINY if each != "decoding=greedy"]
+    run_composed("train", *given, "decoding=tuned", "trainer.max_epochs=1", f"run_dir={tmp_path / 'run'}")
+    chosen = OmegaConf.load(tmp_path / "run" / "config.yaml").decoding.length_alpha
+    assert chosen in ALPHAS
+    assert f"decoding.length_alpha={chosen}: BLEU of validation" in caplog.text
+    assert Run.load(tmp_path / "run").decoding.length_alpha == chosen
+    again = ["decoding=tuned", "num_bootstrap=0", f"run={tmp_path / 'run'}", f"output={tmp_path / 'again'}"]
+    run_composed("evaluate", *again)
+    scored = json.loads((tmp_path / "again" / "metrics.json").read_text())
+    assert scored["decoding"]["length_alpha"] == chosen
