@@ -206,7 +206,7 @@ def _blocks(sizes: Numbers, rows: Numbers, block_cells: int) -> list[Numbers]:
 
 
 def _distinct(numbers: Numbers) -> Numbers:
-    """The distinct numbers, sorted; `np.unique` hashes them, which takes five times as long."""
+    """The distinct numbers, sorted; `np.unique` hashes them, which takes several times as long."""
     ordered = np.sort(numbers)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])]
 

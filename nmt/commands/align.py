@@ -41,7 +41,7 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
         log.info("no run: words are aligned by counting")
         sides = [[alignment.split_units(line, units) for line in lines] for lines in (sources, targets)]
         gold = None if cfg.gold is None else gold_links(cfg, zip(*sides, strict=True), len(sources), units)
-        return give(cfg, [*alignment.align_words(*sides)], gold)
+        return report(cfg, [*alignment.align_words(*sides)], gold)
     run, reverse = load_runs(cfg)
     labels = (
         (run.tokenizer.source_side(source, units).labels, run.tokenizer.target_side(target, units).labels)
@@ -69,10 +69,10 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
     if page is not None:
         title = f"{Path(cfg.src).name}, aligned by {run.title}"
         page.write(cfg.page, title=title, languages=run.languages)
-    return give(cfg, links, gold)
+    return report(cfg, links, gold)
 
 
-def give(cfg: DictConfig, links: list[Links], gold: Gold | None) -> AlignmentScore | None:
+def report(cfg: DictConfig, links: list[Links], gold: Gold | None) -> AlignmentScore | None:
     """Write the links, or print them, or their error; return that error if gold links are given."""
     lines = [alignment.format_pharaoh(each) for each in links]
     if cfg.output is not None:
