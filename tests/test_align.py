@@ -234,7 +234,7 @@ def test_pictures_outline_gold_and_skip_empty_lines(gru, files, tmp_path, monkey
     assert names == {f"line_0000{n}.{form}" for n in (1, 2, 4) for form in ("png", "svg")}
 
 
-def test_without_a_run_words_are_aligned_by_counting(tmp_path, capsys):
+def test_without_a_run_words_are_aligned_by_counting(tmp_path, capsys, caplog):
     pairs = grammar.corpus(num_train=500, num_val=1, num_test=1, max_words=12, seed=1)["train"]
     given = {name: tmp_path / name for name in ("src", "tgt", "gold", "output")}
     gold = [alignment.format_pharaoh(pair.alignment) for pair in pairs]
@@ -246,6 +246,9 @@ def test_without_a_run_words_are_aligned_by_counting(tmp_path, capsys):
         given[name].write_text("".join(f"{line}\n" for line in ["", *lines]), "utf-8")
     assert align(**given).aer < 0.25
     assert capsys.readouterr().out.startswith("AER 0.")
+    assert caplog.messages == [
+        f"{given['src']} has 501 lines: without run=, words are counted, and need thousands"
+    ]
     links = alignment.align_words(
         *(
             [each.split() for each in given[name].read_text("utf-8").split("\n")[:-1]]

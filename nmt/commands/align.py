@@ -22,6 +22,7 @@ READINGS: tuple[Reading, ...] = ("emitted", "fed")
 
 log = logging.getLogger(__name__)
 
+FEWEST_PAIRS = 1000  # without a warning, to count words in
 BLOCK = 4096  # pairs whose weights are in memory together
 
 Gold = list[tuple[Links, Links]]  # sure and possible links of each pair
@@ -38,7 +39,10 @@ def align(cfg: DictConfig) -> AlignmentScore | None:
         raise UserError(f"{cfg.src} has {len(sources)} lines but {cfg.tgt} has {len(targets)}")
     units = "words" if cfg.units == "auto" and cfg.gold is not None else cfg.units
     if cfg.run is None:
-        log.info("no run: words are aligned by counting")
+        if len(sources) < FEWEST_PAIRS:
+            log.warning(
+                "%s has %d lines: without run=, words are counted, and need thousands", cfg.src, len(sources)
+            )
         sides = [[alignment.split_units(line, units) for line in lines] for lines in (sources, targets)]
         gold = None if cfg.gold is None else gold_links(cfg, zip(*sides, strict=True), len(sources), units)
         return report(cfg, [*alignment.align_words(*sides)], gold)
