@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from nmt.alignment import align_words, score_alignments
-from nmt.alignment.ibm import DIRICHLET, LEAST, NUM_ITERATIONS, P_EMPTY, TENSION, UnitText, align_text
+from nmt.alignment.ibm import DIRICHLET, LEAST, NUM_ITERATIONS, P_EMPTY, TENSION, align_text
+from nmt.alignment.numbered_words import Words
 from nmt.data import grammar
 
 RANDOM = np.random.default_rng(1)
@@ -22,7 +23,7 @@ PAIRS = [
 
 
 def text(sentences):
-    return UnitText(np.array([each for ids in sentences for each in ids]), np.array([*map(len, sentences)]))
+    return Words(np.array([each for ids in sentences for each in ids]), np.array([*map(len, sentences)]))
 
 
 def sets_of(found, number):

@@ -2,19 +2,16 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import regex
 from numpy.typing import NDArray
 
+from nmt.alignment.numbered_words import Ints, Words
 from nmt.languages import SPACELESS_SCRIPTS
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 NUM_TRIGRAMS = 2**16  # numbers that trigrams are hashed to
 NUM_WORDS = 2**18
@@ -39,38 +36,6 @@ SCRIPTS = (
     *("Georgian", "Hangul", "Ethiopic", "Khmer", "Mongolian", "Han or Kana"),
 )
 _HAN_OR_KANA = r"[\p{Han}\p{Hiragana}\p{Katakana}ー]+"
-
-
-@dataclass(frozen=True)
-class Words:
-    """Words (or trigrams) of lines as hashed numbers, line after line, and how many each line has."""
-
-    codes: Ints
-    lengths: Ints
-
-    @property
-    def starts(self) -> Ints:
-        return np.cumsum(self.lengths) - self.lengths
-
-    @property
-    def places(self) -> Ints:
-        """The place of each word in its line, from 0."""
-        return np.arange(len(self.codes)) - np.repeat(self.starts, self.lengths)
-
-    @classmethod
-    def join(cls, parts: Sequence["Words"]) -> "Words":
-        codes, lengths = ([getattr(each, name) for each in parts] for name in ("codes", "lengths"))
-        return cls(np.concatenate(codes), np.concatenate(lengths))
-
-    def only(self, keep: Bools) -> "Words":
-        """The words to keep, of all lines."""
-        return Words(self.codes[keep], line_sums(keep, self.lengths))
-
-    def at(self, lines: Ints) -> "Words":
-        """The chosen lines, in this order."""
-        lengths = self.lengths[lines]
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return Words(self.codes[np.repeat(self.starts[lines], lengths) + within], lengths)
 
 
 class Codes:
@@ -124,14 +89,6 @@ class Codes:
         patterns = (*(rf"\p{{{name}}}+" for name in SCRIPTS[1:-1]), _HAN_OR_KANA)
         found = lines * len(SCRIPTS) + _table(*patterns)[self.points]
         return np.bincount(found, minlength=len(self.sizes) * len(SCRIPTS)).reshape(-1, len(SCRIPTS))
-
-
-def line_sums(values: NDArray[Any], lengths: Ints) -> Any:
-    """The sum of the values of each line."""
-    sums = np.cumsum(values)
-    total = np.concatenate([np.zeros(1, sums.dtype), sums])
-    ends = np.cumsum(lengths)
-    return total[ends] - total[ends - lengths]
 
 
 def _hash(mixed: NDArray[np.uint64], size: int) -> Ints:

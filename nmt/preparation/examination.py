@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from nmt.alignment.numbered_words import Bools, Ints, Words
 from nmt.data.find import Files, Languages
 from nmt.preparation import shifts
-from nmt.preparation.codes import SCRIPTS, Bools, Codes, Ints, Words
+from nmt.preparation.codes import SCRIPTS, Codes
 from nmt.preparation.held_out import Keys, are_near
 from nmt.preparation.mismatches import KINDS, Mismatches, length_ratios
 from nmt.preparation.problems import BIT, find_problems, form_of, has

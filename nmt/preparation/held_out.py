@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.preparation.codes import Bools, Codes, line_sums
+from nmt.alignment.numbered_words import Bools, line_sums
+from nmt.preparation.codes import Codes
 
 _LEAST_WORDS = 6  # of lines that may differ by a word
 Keys = NDArray[np.uint64]

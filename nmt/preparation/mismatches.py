@@ -12,7 +12,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
-from nmt.preparation.codes import Codes, Floats, line_sums
+from nmt.alignment.numbered_words import line_sums
+from nmt.preparation.codes import Codes, Floats
 from nmt.preparation.word_pairs import WordPairs
 
 KINDS = ("sound", "mismatched", "truncated", "truncated")  # source cut, target cut

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.preparation.codes import Floats, Words, line_sums
+from nmt.alignment.numbered_words import Words, line_sums
+from nmt.preparation.codes import Floats
 from nmt.preparation.word_pairs import WordPairs
 
 FARTHEST = 5

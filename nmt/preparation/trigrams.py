@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.preparation.codes import NUM_TRIGRAMS, Floats, Words, line_sums
+from nmt.alignment.numbered_words import Words, line_sums
+from nmt.preparation.codes import NUM_TRIGRAMS, Floats
 
 _ROUNDS = 4
 _ROUNDS_OF_MIXTURE = 12

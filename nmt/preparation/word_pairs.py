@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.preparation.codes import NUM_WORDS, Floats, Ints, Words
+from nmt.alignment.numbered_words import Ints, Words
+from nmt.preparation.codes import NUM_WORDS, Floats
 
 _AT_AN_END = 12  # words that are read at the beginning of a line, and at its end
 _LEAST_COUNT = 2  # of a word; of a rarer word nothing is known
@@ -42,7 +43,7 @@ class WordPairs:
 
     def explain(self, src: Words, tgt: Words) -> tuple[Floats, Floats]:
         """How much likelier each known source and target word is beside the other side than by itself, in nats."""
-        first, second = _products(src, tgt)
+        first, second = src.beside(tgt)
         chances = self.chances[_slots(src, tgt, first, second) % len(self.chances)]
         return (
             _gains(src, tgt, first, chances[:, 0], self.shares[0]),
@@ -59,15 +60,6 @@ def _known(words: Words, shares: Floats) -> Words:
 def _shares(words: Words) -> Floats:
     counts = np.bincount(words.codes, minlength=NUM_WORDS)
     return np.where(counts >= _LEAST_COUNT, counts / max(counts.sum(), 1), 0.0)
-
-
-def _products(src: Words, tgt: Words) -> tuple[Ints, Ints]:
-    """Every source word of a pair with every target word of it: their places among all words."""
-    width = np.repeat(tgt.lengths, src.lengths)
-    first = np.repeat(np.arange(len(src.codes)), width)
-    begins = np.cumsum(width) - width
-    second = np.arange(len(first)) - np.repeat(begins - np.repeat(tgt.starts, src.lengths), width)
-    return first, second
 
 
 def _slots(src: Words, tgt: Words, first: Ints, second: Ints) -> Ints:
@@ -89,7 +81,7 @@ def _improve(chances: NDArray[np.float32], src: Words, tgt: Words) -> NDArray[np
     for begin in range(0, len(src.lengths), _PAIRS_AT_ONCE):
         some = np.arange(begin, min(begin + _PAIRS_AT_ONCE, len(src.lengths)))
         sides = src.at(some), tgt.at(some)
-        places = _products(*sides)
+        places = sides[0].beside(sides[1])
         slots = _slots(*sides, *places) % len(chances)
         for way in (0, 1):
             given = sides[1 - way].codes[places[1 - way]]
