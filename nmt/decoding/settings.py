@@ -9,16 +9,18 @@ from pydantic.dataclasses import dataclass
 from nmt.config.types import NonNegative, Whole
 
 LEAST_RATIO = 2.0  # target pieces per source piece in the length limit, if no ratio is given or measured
-Ratio = Annotated[
-    float,
-    BeforeValidator(
-        lambda value: LEAST_RATIO if value is None else value, json_schema_input_type=NonNegative | None
-    ),
-    Field(ge=0, le=1_000, allow_inf_nan=False),
-]
+
+
+def _if_null(default: float) -> BeforeValidator:
+    return BeforeValidator(
+        lambda value: default if value is None else value, json_schema_input_type=NonNegative | None
+    )
+
+
+Ratio = Annotated[float, _if_null(LEAST_RATIO), Field(ge=0, le=1_000, allow_inf_nan=False)]
 LengthAlpha = Annotated[
     float,
-    BeforeValidator(lambda value: 1.0 if value is None else value, json_schema_input_type=NonNegative | None),
+    _if_null(1.0),
     Field(ge=0, le=10, allow_inf_nan=False),  # the penalty of a long text stays finite
 ]
 

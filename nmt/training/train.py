@@ -106,7 +106,7 @@ def train(cfg: DictConfig, resumed: Resumed | None = None) -> dict[str, Any]:
     split, scores = score(cfg, Path(cfg.run_dir), splits, device=device, training=training)
     if resolved["decoding"]["length_alpha"] is None:  # it is chosen now
         resolved["decoding"]["length_alpha"] = cfg.decoding.length_alpha
-        write_atomically(Path(cfg.run_dir) / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
+        write_config(Path(cfg.run_dir), resolved)
     log_final(trainer.loggers, resolved, split, scores, step=trainer.global_step)
     return scores | {"best": check_checkpoints(trainer, Path(cfg.run_dir)).best_score}
 
@@ -172,7 +172,7 @@ def record_settings(cfg: DictConfig, trainer: L.Trainer, resumed: Resumed | None
         resolved.pop(name, None)
     resolved.setdefault("choices", _choices())
     if trainer.is_global_zero:
-        write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
+        write_config(run_dir, resolved)
         overrides = resumed.overrides if resumed else given_overrides()
         if overrides or (resumed is None and HydraConfig.initialized()):
             provenance.note_command(run_dir, overrides, resumes=resumed is not None)
@@ -180,6 +180,10 @@ def record_settings(cfg: DictConfig, trainer: L.Trainer, resumed: Resumed | None
         if not isinstance(logger, TensorBoard):  # TensorBoard gets them with the final scores
             logger.log_hyperparams(hyperparameters(resolved))
     return resolved
+
+
+def write_config(run_dir: Path, resolved: dict[str, Any]) -> None:
+    write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
 
 
 def fit(
