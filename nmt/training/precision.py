@@ -45,10 +45,13 @@ def choose_precision(trainer: L.Trainer, module: TranslationModule, batches: Seq
     """For `trainer.precision=auto`: bf16-mixed if that trains faster here, which is set in `trainer`, else 32-true.
 
     On a CPU that multiplies in bfloat16, both take turns on the batches, forward and backward. A GPU that does is
-    always faster with it. Weights, gradients and random numbers stay as they are.
+    always faster with it. Several processes, which must agree, take 32-true on a CPU. Weights, gradients and random
+    numbers stay as they are.
     """
     device = trainer.strategy.root_device.type
-    if device == "cpu" and has_bfloat16_products():
+    if device == "cpu" and trainer.world_size > 1:
+        wins, reason = False, "several processes on a CPU do not measure"
+    elif device == "cpu" and has_bfloat16_products():
         seconds = _seconds_of_both(module, batches)
         wins = seconds[BFLOAT16] * WINS < seconds[FLOAT32]
         reason = ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in seconds.items()) + " a batch"

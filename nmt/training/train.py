@@ -49,14 +49,7 @@ from nmt.training.checks import (
 from nmt.training.fine_tuning import freeze, mix_in_old_text
 from nmt.training.lengths import set_length_ratio, warn_of_long_references
 from nmt.training.module import TranslationModule
-from nmt.training.precision import (
-    AUTO,
-    BFLOAT16,
-    FLOAT32,
-    choose_precision,
-    defer_choice,
-    warn_of_slow_precision,
-)
+from nmt.training.precision import choose_precision, defer_choice, warn_of_slow_precision
 from nmt.training.scoring import cost, hyperparameters, log_final, score
 from nmt.training.trainer import check_checkpoints, make_trainer
 from nmt.training.vocabulary import make_tokenizer
@@ -89,8 +82,6 @@ def train(cfg: DictConfig, resumed: Resumed | None = None) -> dict[str, Any]:
     start = None if resumed or cfg.get("start_from") is None else take_start(cfg, Path(cfg.start_from))
     chooses = defer_choice(cfg.trainer)
     trainer = set_up(cfg, resumed)
-    if chooses and trainer.world_size > 1:
-        raise UserError(f"trainer.precision={AUTO} is for one process: give {FLOAT32} or {BFLOAT16}")
     with launch.first_rank_first(trainer):
         module, datamodule, splits = build_run(cfg, trainer, resumed, start)
     if chooses:
