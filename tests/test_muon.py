@@ -206,6 +206,19 @@ def test_the_optimizer_says_what_is_updated_by_which_rule():
     assert f"{9 * 4 + 6} other numbers" in said
 
 
+@pytest.mark.parametrize(
+    ("given", "precision", "found"),
+    [
+        (None, "32-true", None),
+        (None, "bf16-mixed", torch.bfloat16),
+        ("float32", "bf16-mixed", torch.float32),
+    ],
+)
+def test_iterations_compute_in_the_type_of_the_products_if_none_is_given(given, precision, found):
+    muon = make_optimizer(partial(Muon, **SETTINGS, dtype=given), Parts(), precision=precision)
+    assert muon.dtype is found
+
+
 def test_a_saved_state_goes_on_as_if_it_had_not_stopped():
     make = partial(Muon, **SETTINGS)
     model = Parts()

@@ -44,7 +44,9 @@ def test_a_run_keeps_the_choice_and_is_as_if_it_had_been_given(monkeypatch, tmp_
 
 def test_several_processes_do_not_measure(monkeypatch):
     monkeypatch.setattr(precision, "has_bfloat16_products", lambda: True)
-    trainer = L.Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False)
+    trainer = L.Trainer(
+        accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False
+    )
     assert choose_precision(trainer, SimpleNamespace(), []) == trainer.precision == "32-true"
 
 

@@ -72,7 +72,7 @@ def build_step(cfg: DictConfig, tokenizer: Tokenizer, device: torch.device) -> T
     ).to(device)
     return TrainingStep(
         module,
-        make_optimizer(module.optimizer_factory, module.translator),
+        make_optimizer(module.optimizer_factory, module.translator, precision=cfg.precision),
         clip_norm=cfg.gradient_clip_val,
         precision=cfg.precision,
         kernels=cfg.kernels,

@@ -332,7 +332,7 @@ class TranslationModule(L.LightningModule):
     # the update rule
 
     def configure_optimizers(self) -> Any:
-        optimizer = make_optimizer(self.optimizer_factory, self.translator)
+        optimizer = make_optimizer(self.optimizer_factory, self.translator, precision=self.trainer.precision)
         if isinstance(optimizer, Muon):
             log.info("%s", optimizer)
         if optimizer.defaults.get("fused") and self.trainer.precision == "16-mixed":

@@ -52,7 +52,7 @@ class Muon(torch.optim.Optimizer):
         # fused: so that loading a state puts Adam's step count on the device of the weights
         groups: list[dict[str, Any]] = [{"params": hidden}, {"params": others, "fused": True}]
         super().__init__(groups, defaults)
-        self._dtype = None if dtype is None else getattr(torch, dtype)
+        self.dtype = None if dtype is None else getattr(torch, dtype)
 
     def __str__(self) -> str:
         """The number of matrices and numbers that Muon and Adam update."""
@@ -94,7 +94,7 @@ class Muon(torch.optim.Optimizer):
             weights, directions = zip(*pairs, strict=True)
             stacked = torch.stack(directions)
             steps = orthogonal(
-                stacked.to(self._dtype or stacked.dtype), num_iterations=group["num_iterations"]
+                stacked.to(self.dtype or stacked.dtype), num_iterations=group["num_iterations"]
             )
             steps = steps.to(stacked.dtype)
             torch._foreach_add_(weights, steps.unbind(), alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
@@ -151,10 +151,20 @@ def hidden_matrices(model: nn.Module) -> dict[Tensor, int]:
     return {each: num for each, num in found.items() if id(each) not in apart and min(each.shape) > 1}
 
 
-def make_optimizer(factory: Callable[..., torch.optim.Optimizer], model: nn.Module) -> torch.optim.Optimizer:
-    """Call an optimizer's factory with the model if it has a parameter `model`, as Muon, else with what it learns."""
-    takes_model = "model" in inspect.signature(factory).parameters
-    return factory(model if takes_model else [each for each in model.parameters() if each.requires_grad])
+def make_optimizer(
+    factory: Callable[..., torch.optim.Optimizer], model: nn.Module, *, precision: str = "32-true"
+) -> torch.optim.Optimizer:
+    """Call an optimizer's factory with the model if it has a parameter `model`, as Muon, else with what it learns.
+
+    Muon's iterations compute in bfloat16 if the products of the training do (`precision`) and no dtype is given.
+    """
+    parameters = inspect.signature(factory).parameters
+    if "model" not in parameters:
+        return factory([each for each in model.parameters() if each.requires_grad])
+    optimizer = factory(model)
+    if isinstance(optimizer, Muon) and precision == "bf16-mixed":
+        optimizer.dtype = optimizer.dtype or torch.bfloat16
+    return optimizer
 
 
 def orthogonal(
