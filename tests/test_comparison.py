@@ -242,6 +242,21 @@ def test_what_made_the_hypotheses_tells_runs_apart_and_not_what_training_would_h
     assert label_runs([runs[1], runs[3]]) == ["average=None", "average=5"]
 
 
+def test_length_penalties_that_runs_chose_by_themselves_are_one_setting(sweep):
+    """Those of a and b; c was scored with another, and d trained with a given one."""
+    for seed, (name, trained, scored) in enumerate(
+        [("a", 1.6, 1.6), ("b", 1.8, 1.8), ("c", 1.6, 1.0), ("d", 1.6, 1.6)]
+    ):
+        choices = {} if name == "d" else {"decoding": "tuned"}
+        extra = {"decoding": {"beam_size": 5, "length_alpha": scored}}
+        directory = sweep.write(name, seed=seed, choices={"model": "gru"} | choices, extra=extra)
+        config = yaml.safe_load((directory / "config.yaml").read_text("utf-8"))
+        config["decoding"] = {"beam_size": 5, "length_alpha": trained}
+        (directory / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    runs = [read_run(sweep.root / "runs" / name, "test") for name in "abcd"]
+    assert label_experiments(runs) == [f"length_alpha={each}" for each in ("tuned", "tuned", "1.0", "1.6")]
+
+
 def test_labels_are_the_fewest_settings_that_tell_the_runs_apart(sweep):
     # Attention decides the size too, so the size adds nothing; the learning rate does.
     for attention in ("DotAttention", "AdditiveAttention"):

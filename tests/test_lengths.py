@@ -66,8 +66,10 @@ def test_the_choice_is_kept_in_the_run(tmp_path, caplog):
     caplog.set_level("INFO")
     given = [each for each in TINY if each != "decoding=greedy"]
     run_composed("train", *given, "decoding=tuned", "trainer.max_epochs=1", f"run_dir={tmp_path / 'run'}")
-    chosen = OmegaConf.load(tmp_path / "run" / "config.yaml").decoding.length_alpha
+    kept = OmegaConf.load(tmp_path / "run" / "config.yaml")
+    chosen = kept.decoding.length_alpha
     assert chosen in ALPHAS
+    assert kept.choices.decoding == "tuned"
     assert f"decoding.length_alpha={chosen}: BLEU of validation" in caplog.text
     assert Run.load(tmp_path / "run").decoding.length_alpha == chosen
     again = ["decoding=tuned", "num_bootstrap=0", f"run={tmp_path / 'run'}", f"output={tmp_path / 'again'}"]

@@ -11,7 +11,7 @@ from nmt.atomic import check_folder
 from nmt.config.types import as_list, flat
 from nmt.errors import UserError, command, printable
 from nmt.lines import read_lines
-from nmt.run.paths import find_runs, load_config, runs_under, score_files
+from nmt.run.paths import TUNED, find_runs, load_config, runs_under, score_files
 from nmt.run.scores import read_scores
 
 # The place and the reports of a run. Runs that differ only in these are the same experiment.
@@ -51,12 +51,16 @@ class ScoredRun:
     def settings(self) -> dict[str, str]:
         """The settings that define the run, flat, without the seed and the place: `{"model.hidden_size": "256"}`.
 
-        The decoding is that of the hypotheses; it may differ from the decoding of the training.
+        The decoding is that of the hypotheses; it may differ from the decoding of the training. A length penalty that
+        each run chose by itself is one setting.
         """
         run_dir = str(self.config.get("run_dir") or "")
         tree: Any = OmegaConf.to_container(self.config, resolve=True)
+        chosen = (tree.get("decoding") or {}).get("length_alpha")
         if "decoding" in self.metrics:
-            tree["decoding"] = self.metrics["decoding"]
+            tree["decoding"] = dict(self.metrics["decoding"])
+        if self.choices.get("decoding") == TUNED and tree["decoding"].get("length_alpha") == chosen:
+            tree["decoding"]["length_alpha"] = TUNED
         tree |= {key: self.metrics.get(key, usual) for key, usual in MADE_WITH.items()}
         if members := self.metrics.get("ensemble"):
             tree["ensemble"] = "+".join(Path(each).name for each in members)

@@ -24,6 +24,7 @@ from nmt.lines import opener
 log = logging.getLogger(__name__)
 
 EVALUATIONS = "evaluations"  # folder in a run directory for scores with changed settings
+TUNED = "tuned"  # the choice of `decoding` whose length_alpha the run has chosen
 _OTHER_PACKED = {".zst", ".zip", ".7z", ".lz4", ".br", ".Z", ".rar", ".tar", ".tgz"}
 _MOST_YAML = 2**17  # bytes
 _MOST_PARTS = 5_000  # values, lists and keys of a YAML file; a configuration has a thousand

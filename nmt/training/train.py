@@ -29,7 +29,7 @@ from nmt.run.data import read_splits
 from nmt.run.limits import check_decoding
 from nmt.run.loading import load_weights
 from nmt.run.model import build_translator
-from nmt.run.paths import load_config, write_atomically
+from nmt.run.paths import TUNED, load_config, write_atomically
 from nmt.training import launch
 from nmt.training.callbacks import (
     DrawAlignments,
@@ -97,6 +97,7 @@ def train(cfg: DictConfig, resumed: Resumed | None = None) -> dict[str, Any]:
     split, scores = score(cfg, Path(cfg.run_dir), splits, device=device, training=training)
     if resolved["decoding"]["length_alpha"] is None:  # it is chosen now
         resolved["decoding"]["length_alpha"] = cfg.decoding.length_alpha
+        resolved["choices"]["decoding"] = TUNED
         write_config(Path(cfg.run_dir), resolved)
     log_final(trainer.loggers, resolved, split, scores, step=trainer.global_step)
     return scores | {"best": check_checkpoints(trainer, Path(cfg.run_dir)).best_score}
