@@ -141,6 +141,12 @@ def test_an_experiment_takes_a_step_and_keeps_the_checkpoint_with_the_best_score
     assert found.early_stopping.mode == found.checkpoint.mode
 
 
+def test_experiments_choose_a_decoding_and_do_not_change_it():
+    """A value of their own would win over decoding= on the command line."""
+    files = (CONFIGS / "experiment").glob("*.yaml")
+    assert [file.stem for file in files if "decoding" in OmegaConf.load(file)] == []
+
+
 @pytest.mark.parametrize("experiment", ["classification", "document_classification", "multi30k_gru"])
 def test_an_experiment_goes_with_minimal_callbacks(experiment):
     found = of_experiment(experiment, "minimal").callbacks
