@@ -54,6 +54,7 @@ OTHERS = {
         *("encoder=convolutional", "attention=multi_head", "wiring.input_feeding=true"),
         *("normalizer=sparsemax", "model.size=8", "decoder.size=8", "model.lexical=true"),
     ),
+    "rotary": (*TRANSFORMER, "positions=rotary"),
     "location, few positions": ("attention=location", "attention.max_positions=11", *SMALL),
     "transformer and recurrent": (
         *("encoder=transformer", "attention=none", "model.size=8", "decoder.size=8"),
@@ -476,6 +477,9 @@ def test_what_cannot_be_exported_is_refused_in_one_line_and_leaves_nothing(model
         refused(
             run_composed("export", *command, f"format={format}"), "for Transformers alone", "use format=onnx"
         )
+    for format in ("ctranslate2", "transformers"):
+        turned = [f"run={models['rotary'].directory}", f"output={output}", f"format={format}"]
+        refused(run_composed("export", *turned), "positions that are added to embeddings", "use format=onnx")
     (tmp_path / "run").mkdir()
     none = make_run(tmp_path / "run", *TRANSFORMER, *POST, "positions=learned")
     refused(

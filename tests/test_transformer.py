@@ -1,5 +1,6 @@
 """The Transformer against torch.nn with copied weights, and the claims that any translator must keep."""
 
+import cmath
 import math
 from functools import partial
 from itertools import product
@@ -10,7 +11,7 @@ from torch import nn
 
 from nmt.errors import UserError
 from nmt.layers.dropout import Dropout
-from nmt.layers.positions import LearnedPositions, SinusoidalPositions
+from nmt.layers.positions import LearnedPositions, RotaryPositions, SinusoidalPositions, turn
 from nmt.models import EncoderDecoder
 from tests.test_recurrent import BOS, EOS, PAD, B, S, T, V, sources, targets, teacher_forced
 from tests.translators import transformer_translator
@@ -19,7 +20,11 @@ EXACT = {"rtol": 0, "atol": 1e-10}
 H, F, HEADS, L = 8, 20, 2, 3
 
 NORMS = ("encoder.norm", "decoder.norm")
-POSITIONS = {"sinusoidal": SinusoidalPositions, "learned": partial(LearnedPositions, max_length=6)}
+POSITIONS = {
+    "sinusoidal": SinusoidalPositions,
+    "learned": partial(LearnedPositions, max_length=6),
+    "rotary": RotaryPositions,
+}
 SETTINGS = {
     f"{'pre' if pre_norm else 'post'}-{name}": {"pre_norm": pre_norm, "positions": POSITIONS[name]}
     for pre_norm, name in product((True, False), POSITIONS)
@@ -177,6 +182,47 @@ def test_learned_positions_are_rows_of_a_table_that_ends():
     with pytest.raises(UserError, match=r"7 pieces is longer than positions\.max_length=6: train with more"):
         positions(embedded, first=3)
     assert issubclass(UserError, ValueError)
+
+
+@pytest.mark.parametrize("size", [8, 7])
+def test_rotary_positions_turn_pairs_of_numbers_as_a_complex_product(size):
+    positions = RotaryPositions(size=2 * size)
+    x = torch.randn(3, 2, 5, size, dtype=torch.float64)  # [B, K, T, d]
+    embedded = torch.randn(3, 5, 2 * size, dtype=torch.float64)
+    assert positions(embedded, first=4) is embedded
+    turned = turn(x, positions.turns(embedded, first=4, num_heads=2))
+    half = size // 2
+    for t in range(5):
+        for unit in range(half):
+            angle = (4 + t) / 10000 ** (unit / half)
+            number = torch.complex(x[:, :, t, unit], x[:, :, t, half + unit]) * cmath.exp(1j * angle)
+            torch.testing.assert_close(turned[:, :, t, unit], number.real, **EXACT)
+            torch.testing.assert_close(turned[:, :, t, half + unit], number.imag, **EXACT)
+    assert torch.equal(turned[..., 2 * half :], x[..., 2 * half :])
+
+
+def test_rotary_scores_depend_on_the_distance_alone():
+    query, key = torch.randn(2, 1, 1, 7, 8, dtype=torch.float64)
+    scores = []
+    for first in (0, 300):
+        turns = RotaryPositions(size=8).turns(
+            torch.zeros(1, 7, 8, dtype=torch.float64), first=first, num_heads=1
+        )
+        scores.append(turn(query, turns) @ turn(key, turns).transpose(-2, -1))
+    torch.testing.assert_close(*scores)
+    assert (scores[0] - query @ key.transpose(-2, -1)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("positions", POSITIONS.values(), ids=POSITIONS)
+def test_a_target_read_piece_by_piece_is_the_target_read_whole(positions):
+    model, (src, mask), tgt_in = build(positions=positions), sources(), targets()
+    memory = model.encode(src, mask)
+    state, logits = model.init_state(memory), []
+    for t in range(T):
+        step = model.step(tgt_in[:, t], state, memory)
+        state = step.state
+        logits.append(step.logits)
+    torch.testing.assert_close(torch.stack(logits, dim=1), model(memory, tgt_in).logits, **EXACT)
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -12,6 +12,7 @@ from nmt.decoders.base import Decoder, DecoderStep, Read
 from nmt.encoders.base import Encoded
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
+from nmt.layers.positions import turns_of
 from nmt.layers.sublayers import Decoded, DecoderLayer, LayerSettings, run_layer
 from nmt.layers.transformer_attention import KeysValues
 
@@ -76,6 +77,7 @@ class TransformerDecoder(Decoder):
         self.embedding, self.features_size, self.alignment_layer = embedding, size, alignment_layer
         self.positions, self.dropout = positions(size=size), Dropout(dropout)
         self.max_length = getattr(self.positions, "max_length", None)
+        self.num_heads = num_heads
         self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(num_layers))
         # Post-norm layers end in a norm; pre-norm layers end in a sum.
         self.norm = nn.LayerNorm(size) if pre_norm else nn.Identity()
@@ -137,12 +139,13 @@ class TransformerDecoder(Decoder):
         """
         first = 0 if state is None else state[0].size(2)
         embedded = self.embedding(tgt) * math.sqrt(self.features_size)
+        turns = turns_of(self.positions, embedded, first=first, num_heads=self.num_heads)
         x = self.dropout(self.positions(embedded, first=first))
         mask = memory.mask[:, None, None]  # [B, 1, 1, S]
         decoded: list[Decoded] = []
         for number, layer in enumerate(self.layers):
             past = None if state is None else state[number]
-            needs = {"need_self": need_self, "need_cross": number in need_cross}
+            needs = {"need_self": need_self, "need_cross": number in need_cross, "turns": turns}
             decoded.append(
                 run_layer(
                     layer, x, past, memory.cross[number], mask, active=self.gradient_checkpointing, **needs

@@ -11,6 +11,7 @@ from nmt.encoders.base import Encoded, Encoder
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
 from nmt.layers.initialisation import initialise_linear
+from nmt.layers.positions import RotaryPositions
 
 
 class ConvolutionalEncoder(Encoder):
@@ -42,6 +43,8 @@ class ConvolutionalEncoder(Encoder):
             raise ValueError(f"encoder.kernel_size must be odd, got {kernel_size}")
         self.embedding, self.output_size = embedding, embedding.embedding_dim
         self.positions, self.dropout = positions(size=self.output_size), Dropout(dropout)
+        if isinstance(self.positions, RotaryPositions):
+            raise ValueError("encoder=convolutional has no queries to turn: give positions=learned")
         self.max_length = getattr(self.positions, "max_length", None)
         self.enter, self.leave = nn.Linear(self.output_size, size), nn.Linear(size, self.output_size)
         convolutions = [

@@ -10,6 +10,7 @@ from nmt.config.types import Count, Share
 from nmt.encoders.base import Encoded, Encoder
 from nmt.layers.dropout import Dropout
 from nmt.layers.embedding import Embedding
+from nmt.layers.positions import turns_of
 from nmt.layers.sublayers import EncoderLayer, LayerSettings, run_layer
 
 
@@ -51,6 +52,7 @@ class TransformerEncoder(Encoder):
         self.embedding, self.output_size = embedding, size
         self.positions, self.dropout = positions(size=size), Dropout(dropout)
         self.max_length = getattr(self.positions, "max_length", None)
+        self.num_heads = num_heads
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(num_layers))
         # Post-norm layers end in a norm; pre-norm layers end in a sum.
         self.norm = nn.LayerNorm(size) if pre_norm else nn.Identity()
@@ -68,12 +70,13 @@ class TransformerEncoder(Encoder):
     ) -> tuple[Encoded, list[Tensor | None]]:
         """The encoded source, and the weights [B, K, S, S] of each layer, None if not needed."""
         embedded = self.embedding(src) * math.sqrt(self.output_size)
+        turns = turns_of(self.positions, embedded, first=0, num_heads=self.num_heads)
         x = self.dropout(self.positions(embedded, first=0))  # [B, S, H]
         mask = src_mask[:, None, None]  # [B, 1, 1, S]
         all_weights = []
         for layer in self.layers:
             x, weights = run_layer(
-                layer, x, mask, active=self.gradient_checkpointing, need_weights=need_weights
+                layer, x, mask, active=self.gradient_checkpointing, need_weights=need_weights, turns=turns
             )
             all_weights.append(weights)
         return Encoded(self.norm(x), src_mask, None), all_weights

@@ -57,7 +57,9 @@ def parts_of(run: Run, format: str) -> Parts:
     known = all(
         isinstance(side.positions, LearnedPositions | SinusoidalPositions) for side in (encoder, decoder)
     )
-    if encoder.output_size != decoder.features_size or sides[0] != sides[1] or not known:
+    if not known:
+        raise UserError(f"format={format} takes positions that are added to embeddings: use format=onnx")
+    if encoder.output_size != decoder.features_size or sides[0] != sides[1]:
         raise UserError(
             f"format={format} needs an encoder and a decoder of one kind, {run.directory} has two: use format=onnx"
         )

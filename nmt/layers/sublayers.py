@@ -60,9 +60,14 @@ class EncoderLayer(nn.Module):
         self.feedforward = FeedForward(settings)
         self.around_self, self.around_feedforward = Residual(settings), Residual(settings)
 
-    def forward(self, x: Tensor, mask: Tensor, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Output [B, S, H] for x [B, S, H] under mask [B, 1, 1, S], and weights [B, K, S, S], or None if not needed."""
-        query, own = self.self_attention.project(self.around_self.enter(x))
+    def forward(
+        self, x: Tensor, mask: Tensor, *, need_weights: bool, turns: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Output [B, S, H] for x [B, S, H] under mask [B, 1, 1, S], and weights [B, K, S, S], or None if not needed.
+
+        turns: of queries and keys (`RotaryPositions`).
+        """
+        query, own = self.self_attention.project(self.around_self.enter(x), turns)
         context, weights = self.self_attention.attend(
             query, own, mask=mask, causal=False, need_weights=need_weights
         )
@@ -102,14 +107,15 @@ class DecoderLayer(nn.Module):
         *,
         need_self: bool,
         need_cross: bool,
+        turns: Tensor | None = None,
     ) -> Decoded:
         """Decode a whole target x [B, T, H] without a past, or a single position x [N, 1, H] after a past
         [N, K, t, 2d].
 
-        mask [B, 1, 1, S] is of the source. The target needs no mask of padding, since its padding comes after all
-        real positions and self-attention is causal.
+        mask [B, 1, 1, S] is of the source. turns: of queries and keys (`RotaryPositions`). The target needs no mask of
+        padding, since its padding comes after all real positions and self-attention is causal.
         """
-        query, own = self.self_attention.project(self.around_self.enter(x))
+        query, own = self.self_attention.project(self.around_self.enter(x), turns)
         if past is not None:
             newest = torch.cat((own.keys.transpose(-2, -1), own.values), dim=-1)
             past = torch.cat((past, newest), dim=2)
@@ -131,7 +137,7 @@ class DecoderLayer(nn.Module):
         return Decoded(x, past, self_weights, cross_weights)
 
 
-def run_layer(layer: nn.Module, *inputs: Any, active: bool, **needs: bool) -> Any:
+def run_layer(layer: nn.Module, *inputs: Any, active: bool, **needs: Any) -> Any:
     """Return `layer(*inputs, **needs)`.
 
     If `active`, nothing inside the layer is kept: it is computed again for the gradient.

@@ -12,6 +12,7 @@ from nmt.attention.masks import causal_mask, masked_softmax
 from nmt.attention.override import Override
 from nmt.layers.dropout import Dropout
 from nmt.layers.initialisation import initialise_linear
+from nmt.layers.positions import turn
 
 FEW = 16  # queries of a sentence: up to this many, two products on a CPU are faster than the fused kernel
 
@@ -132,9 +133,11 @@ class SelfAttention(TransformerAttention):
         super().__init__(settings)
         self.projection = make_linear(settings.size, settings.size, parts=3)
 
-    def project(self, x: Tensor) -> tuple[Tensor, KeysValues]:
-        """Queries [B, K, T, d], keys and values of x [B, T, H]."""
+    def project(self, x: Tensor, turns: Tensor | None = None) -> tuple[Tensor, KeysValues]:
+        """Queries [B, K, T, d], keys and values of x [B, T, H]. turns: of queries and keys, for rotary positions."""
         query, keys, values = map(self.split, self.projection(x).chunk(3, dim=-1))
+        if turns is not None:
+            query, keys = turn(query, turns), turn(keys, turns)
         return query, KeysValues(keys.transpose(-2, -1), values)
 
 
