@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from nmt.decoders import TransformerDecoder
 from nmt.encoders import TransformerEncoder
 from nmt.export.layouts import layers, parts_of, table
+from nmt.layers.positions import RotaryPositions
 from nmt.layers.sublayers import DecoderLayer
 from nmt.run.run import Run
 
@@ -23,12 +24,15 @@ def write(run: Run, directory: Path, quantization: str | None = None) -> str:
     """
     model, encoder, decoder, pre_norm, _ = parts_of(run, "ctranslate2")
     spec = transformer_spec.TransformerSpec(
-        transformer_spec.TransformerEncoderSpec(len(encoder.layers), _heads(encoder), pre_norm=pre_norm),
+        transformer_spec.TransformerEncoderSpec(
+            len(encoder.layers), _heads(encoder), pre_norm=pre_norm, **_rotary(encoder)
+        ),
         transformer_spec.TransformerDecoderSpec(
             len(decoder.layers),
             _heads(decoder),
             pre_norm=pre_norm,
             alignment_layer=-1 if decoder.alignment_layer is None else decoder.alignment_layer,
+            **_rotary(decoder),
         ),
     )
     _set_stack(spec.encoder, encoder, pre_norm=pre_norm)
@@ -76,7 +80,8 @@ the source's length."""
 
 def _set_stack(spec: Any, side: TransformerEncoder | TransformerDecoder, *, pre_norm: bool) -> None:
     spec.scale_embeddings = True
-    spec.position_encodings.encodings = _array(table(side))
+    if hasattr(spec, "position_encodings"):  # a decoder with rotary positions has none
+        spec.position_encodings.encodings = _array(table(side))
     if pre_norm:
         _set_norm(spec.layer_norm, side.norm)
     for of_layer, layer in zip(spec.layer, layers(side), strict=True):
@@ -110,3 +115,10 @@ def _array(tensor: Any) -> np.ndarray:
 
 def _heads(side: TransformerEncoder | TransformerDecoder) -> int:
     return layers(side)[0].self_attention.num_heads
+
+
+def _rotary(side: TransformerEncoder | TransformerDecoder) -> dict[str, Any]:
+    """Settings of rotary positions: the numbers of a head that turn, of which i goes with i + d/2."""
+    if not isinstance(side.positions, RotaryPositions):
+        return {}
+    return {"rotary_dim": side.positions.size // _heads(side) // 2 * 2, "rotary_interleave": False}

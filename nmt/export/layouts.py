@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from nmt.decoders import TransformerDecoder
 from nmt.encoders import TransformerEncoder
 from nmt.errors import UserError
-from nmt.layers.positions import LearnedPositions, SinusoidalPositions
+from nmt.layers.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from nmt.layers.sublayers import DecoderLayer, EncoderLayer
 from nmt.models import EncoderDecoder
 from nmt.run.run import Run
@@ -23,7 +23,7 @@ class Parts(NamedTuple):
     encoder: TransformerEncoder
     decoder: TransformerDecoder
     pre_norm: bool
-    learned: bool
+    positions: type[nn.Module]
 
 
 def check_words(run: Run, format: str) -> None:
@@ -50,16 +50,9 @@ def parts_of(run: Run, format: str) -> Parts:
         raise UserError(
             f"format={format} is for Transformers alone, {run.directory} is {model.name}: use format=onnx"
         )
-    sides = [
-        (isinstance(side.norm, nn.LayerNorm), isinstance(side.positions, LearnedPositions))
-        for side in (encoder, decoder)
-    ]
-    known = all(
-        isinstance(side.positions, LearnedPositions | SinusoidalPositions) for side in (encoder, decoder)
-    )
-    if not known:
-        raise UserError(f"format={format} takes positions that are added to embeddings: use format=onnx")
-    if encoder.output_size != decoder.features_size or sides[0] != sides[1]:
+    sides = [(isinstance(side.norm, nn.LayerNorm), type(side.positions)) for side in (encoder, decoder)]
+    known = sides[0][1] in (LearnedPositions, RotaryPositions, SinusoidalPositions)
+    if encoder.output_size != decoder.features_size or sides[0] != sides[1] or not known:
         raise UserError(
             f"format={format} needs an encoder and a decoder of one kind, {run.directory} has two: use format=onnx"
         )
@@ -67,7 +60,7 @@ def parts_of(run: Run, format: str) -> Parts:
 
 
 def table(side: TransformerEncoder | TransformerDecoder, length: int = MOST_PIECES) -> Tensor:
-    """The vectors [length, H] of positions 0, 1, …; for learned positions, the whole table."""
+    """The vectors [length, H] that are added at positions 0, 1, …; for learned positions, the whole table."""
     if isinstance(side.positions, LearnedPositions):
         return side.positions.table.detach()
     return side.positions(torch.zeros(1, length, side.embedding.embedding_dim), first=0)[0]

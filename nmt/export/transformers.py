@@ -20,22 +20,26 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 from nmt.data import tokenizer as own
 from nmt.errors import UserError
 from nmt.export.layouts import Parts, layers, parts_of, table
+from nmt.layers.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from nmt.layers.sublayers import DecoderLayer
 from nmt.run.run import Run
 
 LIBRARY = "transformers"
-CLASSES = {(True, False): "Pegasus", (True, True): "Blenderbot", (False, False): "Marian"}
+CLASSES: dict[tuple[bool, type], str] = {
+    (True, SinusoidalPositions): "Pegasus",
+    (True, LearnedPositions): "Blenderbot",
+    (False, SinusoidalPositions): "Marian",
+}
 
 
 def write(run: Run, directory: Path) -> str:
     """Write model.safetensors, config.json, generation_config.json and tokenizer.json; return usage instructions."""
     parts = parts_of(run, "transformers")
-    model, encoder, decoder, pre_norm, learned = parts
-    name = CLASSES.get((pre_norm, learned))
+    model, encoder, decoder, pre_norm, positions = parts
+    name = CLASSES.get((pre_norm, positions))
     if name is None:
-        raise UserError(
-            "format=transformers has no class with norms after and learned positions: use format=ctranslate2"
-        )
+        kind = "rotary" if positions is RotaryPositions else "norms after and learned"
+        raise UserError(f"format=transformers has no class with {kind} positions: use format=ctranslate2")
     if not run.tokenizer.joint or encoder.embedding is not decoder.embedding:
         raise UserError(
             "format=transformers needs one embedding of a joint vocabulary: use format=ctranslate2"
@@ -110,7 +114,8 @@ def _load(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
 
 def _weights(parts: Parts) -> dict[str, Tensor]:
     """The weights with the names and the residual stream's dimension order of transformers."""
-    model, encoder, decoder, pre_norm, learned = parts
+    model, encoder, decoder, pre_norm, positions = parts
+    learned = positions is LearnedPositions
     size = encoder.output_size
     order = torch.arange(size) if learned else torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
     found: dict[str, Tensor] = {}
