@@ -252,9 +252,30 @@ def test_the_generated_pages_and_tables_are_up_to_date(monkeypatch):
         assert file.read_text("utf-8") == text, f"{named(file)} is out of date: run `make reference`"
 
 
-@pytest.mark.parametrize(
-    "chapter", sorted((ROOT / "docs/learn").glob("[0-9]*.md")), ids=lambda file: file.stem
-)
+CHAPTERS = sorted((ROOT / "docs/learn").glob("[0-9]*.md"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda file: file.stem)
+def test_a_chapter_runs(chapter, tmp_path):
+    """With models that have hardly been trained."""
+    source = runpy.run_path(str(ROOT / "docs/execute.py"))
+    models = (chapter.parent / "models.py").read_text("utf-8")
+    for usual, smaller in (
+        ("num_train=8000", "num_train=600"),
+        ("num_test=600", "num_test=40"),
+        ("epochs=4", "epochs=1"),
+    ):
+        assert usual in models
+        models = models.replace(usual, smaller)
+    (tmp_path / "models.py").write_text(models.replace("vocab_size=1300", "vocab_size=400"), "utf-8")
+    notebook = source["read"](chapter)
+    source["NotebookClient"](
+        notebook, timeout=None, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda file: file.stem)
 def test_a_chapters_notebook_is_its_markdown_with_results(chapter):
     import nbformat  # takes seconds
 
