@@ -8,20 +8,25 @@ import torch
 
 from nmt.encoders.convolutional import ConvolutionalEncoder
 from nmt.layers.embedding import Embedding
-from nmt.layers.positions import LearnedPositions
+from nmt.layers.positions import LearnedPositions, RotaryPositions
 
 E, H, PIECES = 5, 6, 11
 LENGTHS = [5, 2, 4]
 
 
-def encoder(num_layers: int = 2, kernel_size: int = 3, dropout: float = 0.0) -> ConvolutionalEncoder:
+LEARNED = partial(LearnedPositions, max_length=7)
+
+
+def encoder(
+    num_layers: int = 2, kernel_size: int = 3, dropout: float = 0.0, positions=LEARNED
+) -> ConvolutionalEncoder:
     built = ConvolutionalEncoder(
         embedding=Embedding(PIECES, E, pad_id=0),
         size=H,
         num_layers=num_layers,
         kernel_size=kernel_size,
         dropout=dropout,
-        positions=partial(LearnedPositions, max_length=7),
+        positions=positions,
     ).double()
     with torch.no_grad():
         for parameter in built.parameters():
@@ -71,6 +76,13 @@ def test_dropout_takes_effect_in_training_alone():
     assert not torch.equal(model(src, mask).states, model(src, mask).states)
     model.eval()
     assert torch.equal(model(src, mask).states, model(src, mask).states)
+
+
+def test_rotary_positions_are_refused():
+    with pytest.raises(
+        ValueError, match="encoder=convolutional has no queries to turn: give positions=learned"
+    ):
+        encoder(positions=RotaryPositions)
 
 
 def test_an_even_kernel_is_refused():

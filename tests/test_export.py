@@ -294,7 +294,7 @@ def test_every_line_of_real_text_has_the_same_ids(model_type):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["post", "lstm, additive", "conditional, fertility", "convolution, fed, sparse, voting"]
+    "name", ["post", "rotary", "lstm, additive", "conditional, fertility", "convolution, fed, sparse, voting"]
 )
 def test_the_program_beside_the_graphs_translates_as_greedy_search(name, models):
     needs("onnx")
