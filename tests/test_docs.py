@@ -257,7 +257,7 @@ CHAPTERS = sorted((ROOT / "docs/learn").glob("[0-9]*.md"))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda file: file.stem)
-def test_a_chapter_runs(chapter, tmp_path):
+def test_a_chapter_runs(chapter, tmp_path, monkeypatch):
     """With models that have hardly been trained."""
     source = runpy.run_path(str(ROOT / "docs/execute.py"))
     models = (chapter.parent / "models.py").read_text("utf-8")
@@ -269,6 +269,7 @@ def test_a_chapter_runs(chapter, tmp_path):
         assert usual in models
         models = models.replace(usual, smaller)
     (tmp_path / "models.py").write_text(models.replace("vocab_size=1300", "vocab_size=400"), "utf-8")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as the chapters are run for their notebooks
     notebook = source["read"](chapter)
     source["NotebookClient"](
         notebook, timeout=None, resources={"metadata": {"path": str(tmp_path)}}
