@@ -37,6 +37,7 @@ from nmt.training.callbacks.trackers import as_it_is
 from nmt.training.checks import check_explainer
 from nmt.training.memory import held_memory, is_out_of_memory
 from nmt.training.module import TranslationModule
+from nmt.training.precision import _seconds_of_both
 from tests.commands import refused, run_composed
 from tests.small import SMALL, TINY, make_run
 from tests.test_module import examples, make_module
@@ -158,8 +159,13 @@ def test_a_batch_that_cannot_fit_names_the_setting(error, monkeypatch):
         raise error
 
     monkeypatch.setattr(module, "loss_of", fail)
-    with pytest.raises(UserError, match=r"4 pairs of 8 source and 10 target pieces.*data.max_tokens=1024"):
-        TryLargestBatch().on_train_start(with_data(), module)
+    run = with_data()
+    for reader in (
+        lambda: TryLargestBatch().on_train_start(run, module),
+        lambda: _seconds_of_both(module, run.datamodule),  # trainer.precision=auto reads them first
+    ):
+        with pytest.raises(UserError, match=r"4 pairs of 8 source and 10 target.*data.max_tokens=1024"):
+            reader()
 
 
 def test_the_allocators_own_words_are_known():

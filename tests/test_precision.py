@@ -26,7 +26,7 @@ def test_bfloat16_is_chosen_if_it_is_clearly_faster(
     monkeypatch.setattr(precision, "_seconds_of_both", lambda *_: seconds)
     caplog.set_level("INFO")
     trainer = L.Trainer(accelerator="cpu", precision="32-true", logger=False, enable_checkpointing=False)
-    assert choose_precision(trainer, SimpleNamespace(), []) == trainer.precision == chosen
+    assert choose_precision(trainer, SimpleNamespace(), SimpleNamespace()) == trainer.precision == chosen
     assert caplog.messages[-1].startswith(f"trainer.precision={chosen} (")
 
 
@@ -47,7 +47,7 @@ def test_several_processes_do_not_measure(monkeypatch):
     trainer = L.Trainer(
         accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False
     )
-    assert choose_precision(trainer, SimpleNamespace(), []) == trainer.precision == "32-true"
+    assert choose_precision(trainer, SimpleNamespace(), SimpleNamespace()) == trainer.precision == "32-true"
 
 
 @pytest.mark.parametrize(

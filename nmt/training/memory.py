@@ -1,11 +1,15 @@
-"""The memory of a process, and recognition of out-of-memory errors."""
+"""The memory of a process, and errors when it runs out."""
 
 import contextlib
 import ctypes
 import sys
+from collections.abc import Iterator
 
 import psutil
 import torch
+
+from nmt.data.batching import Batch
+from nmt.errors import UserError
 
 
 def held_memory(pid: int | None = None) -> int:
@@ -35,6 +39,21 @@ def give_back() -> None:
     """Return freed memory that glibc keeps to the system; other C libraries have no call for it."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # TypeError: on Windows
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextlib.contextmanager
+def explain_too_large(batch: Batch, max_tokens: int) -> Iterator[None]:
+    """Raise UserError if memory runs out in the block, which reads `batch`, one of the largest."""
+    try:
+        yield
+    except RuntimeError as error:  # torch.OutOfMemoryError is a RuntimeError
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(
+            f"the largest batch ({len(batch.src)} pairs of {batch.src.size(1)} source and "
+            f"{batch.tgt_out.size(1)} target pieces) does not fit into memory: "
+            f"lower data.max_tokens={max_tokens}"
+        ) from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

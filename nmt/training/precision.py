@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Sequence
 from typing import Final
 
 import lightning as L
@@ -10,8 +9,9 @@ import torch
 from lightning.pytorch.plugins.precision import MixedPrecision
 from omegaconf import DictConfig
 
-from nmt.data.batching import Batch
+from nmt.data.datamodule import TranslationDataModule
 from nmt.training.callbacks.randomness import without_trace
+from nmt.training.memory import explain_too_large
 from nmt.training.module import TranslationModule
 
 AUTO, FLOAT32 = "auto", "32-true"
@@ -41,18 +41,18 @@ def defer_choice(settings: DictConfig) -> bool:
     return defers
 
 
-def choose_precision(trainer: L.Trainer, module: TranslationModule, batches: Sequence[Batch]) -> str:
+def choose_precision(trainer: L.Trainer, module: TranslationModule, data: TranslationDataModule) -> str:
     """For `trainer.precision=auto`: bf16-mixed if that trains faster here, which is set in `trainer`, else 32-true.
 
-    On a CPU that multiplies in bfloat16, both take turns on the batches, forward and backward. A GPU that does is
-    always faster with it. Several processes, which must agree, take 32-true on a CPU. Weights, gradients and random
-    numbers stay as they are.
+    On a CPU that multiplies in bfloat16, both take turns on the largest batches, forward and backward. A GPU that does
+    is always faster with it. Several processes, which must agree, take 32-true on a CPU. Weights, gradients and random
+    numbers stay as they are. Raises UserError if memory runs out.
     """
     device = trainer.strategy.root_device.type
     if device == "cpu" and trainer.world_size > 1:
         wins, reason = False, "several processes on a CPU do not measure"
     elif device == "cpu" and has_bfloat16_products():
-        seconds = _seconds_of_both(module, batches)
+        seconds = _seconds_of_both(module, data)
         wins = seconds[BFLOAT16] * WINS < seconds[FLOAT32]
         reason = ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in seconds.items()) + " a batch"
     else:
@@ -65,17 +65,19 @@ def choose_precision(trainer: L.Trainer, module: TranslationModule, batches: Seq
     return chosen
 
 
-def _seconds_of_both(module: TranslationModule, batches: Sequence[Batch]) -> dict[str, float]:
+def _seconds_of_both(module: TranslationModule, data: TranslationDataModule) -> dict[str, float]:
     """Seconds of a batch, forward and backward, in float32 and in bfloat16."""
+    batches = data.largest_batches(0)
     seconds = dict.fromkeys((FLOAT32, BFLOAT16), float("inf"))
     with without_trace(module):
         for turn in range(1 + TURNS):
             for name in seconds:
                 started = time.perf_counter()
                 for batch in batches:
-                    with torch.autocast("cpu", torch.bfloat16, enabled=name == BFLOAT16):
-                        loss = module.loss_of(batch)
-                    loss.smoothed.backward()
+                    with explain_too_large(batch, data.max_tokens):
+                        with torch.autocast("cpu", torch.bfloat16, enabled=name == BFLOAT16):
+                            loss = module.loss_of(batch)
+                        loss.smoothed.backward()
                 if turn > 0:  # the first prepares the libraries
                     seconds[name] = min(seconds[name], (time.perf_counter() - started) / len(batches))
     return seconds

@@ -85,7 +85,7 @@ def train(cfg: DictConfig, resumed: Resumed | None = None) -> dict[str, Any]:
     with launch.first_rank_first(trainer):
         module, datamodule, splits = build_run(cfg, trainer, resumed, start)
     if chooses:
-        cfg.trainer.precision = choose_precision(trainer, module, datamodule.largest_batches(0))
+        cfg.trainer.precision = choose_precision(trainer, module, datamodule)
     resolved = record_settings(cfg, trainer, resumed)
     log.info("ready after %.0f s; run directory %s", time.perf_counter() - started, cfg.run_dir)
     fit(cfg, trainer, module, datamodule, resumed)

@@ -8,9 +8,8 @@ from lightning.pytorch.callbacks import Callback
 
 from nmt.data.batching import Batch
 from nmt.data.datamodule import TranslationDataModule
-from nmt.errors import UserError
 from nmt.training.callbacks.randomness import without_trace
-from nmt.training.memory import give_back, held_memory, is_out_of_memory
+from nmt.training.memory import explain_too_large, give_back, held_memory
 
 OFTEN = 250  # batches
 
@@ -29,19 +28,10 @@ class TryLargestBatch(Callback):
             self._try(trainer, pl_module, data.max_tokens, trainer.strategy.batch_to_device(each))
 
     def _try(self, trainer: L.Trainer, pl_module: Any, max_tokens: int, batch: Batch) -> None:
-        try:
-            with without_trace(pl_module):
-                with trainer.precision_plugin.train_step_context():
-                    loss = pl_module.loss_of(batch)
-                loss.smoothed.backward()
-        except RuntimeError as error:  # torch.OutOfMemoryError is a RuntimeError
-            if not is_out_of_memory(error):
-                raise
-            raise UserError(
-                f"the largest batch ({len(batch.src)} pairs of {batch.src.size(1)} source and "
-                f"{batch.tgt_out.size(1)} target pieces) does not fit into memory: "
-                f"lower data.max_tokens={max_tokens}"
-            ) from error
+        with explain_too_large(batch, max_tokens), without_trace(pl_module):
+            with trainer.precision_plugin.train_step_context():
+                loss = pl_module.loss_of(batch)
+            loss.smoothed.backward()
 
 
 class LogMemory(Callback):
