@@ -160,12 +160,11 @@ def test_a_batch_that_cannot_fit_names_the_setting(error, monkeypatch):
 
     monkeypatch.setattr(module, "loss_of", fail)
     run = with_data()
-    for reader in (
-        lambda: TryLargestBatch().on_train_start(run, module),
-        lambda: _seconds_of_both(module, run.datamodule),  # trainer.precision=auto reads them first
-    ):
-        with pytest.raises(UserError, match=r"4 pairs of 8 source and 10 target.*data.max_tokens=1024"):
-            reader()
+    advice = r"4 pairs of 8 source and 10 target pieces.*data.max_tokens=1024"
+    with pytest.raises(UserError, match=advice):
+        TryLargestBatch().on_train_start(run, module)
+    with pytest.raises(UserError, match=advice):  # trainer.precision=auto reads them first
+        _seconds_of_both(module, run.datamodule)
 
 
 def test_the_allocators_own_words_are_known():
