@@ -191,6 +191,34 @@ def test_sound_text_is_kept(clean, pairs):
     assert not clean.stretches
 
 
+def test_short_lines_and_repeated_pairs_are_in_no_other_language(pairs, tmp_path):
+    def end_of(pair: tuple[str, str], words: int) -> tuple[str, str]:
+        src, tgt = (" ".join(line.split()[-words:]) for line in pair)
+        return src, tgt
+
+    texts = {
+        "short": [end_of(pair, 2) for pair in pairs],
+        "headings": [end_of(pair, 1) if number % 13 == 0 else pair for number, pair in enumerate(pairs[:900])],
+        "repeated": pairs[:400] * 5,
+    }
+    for name, rows in texts.items():
+        [found] = examined(write(tmp_path / name, rows))
+        assert not has(found.bits, "foreign").any(), name
+
+
+def test_free_translations_of_rare_words_are_not_shifted(tmp_path):
+    """A third of the words have their translation, and most words are too rare to be known."""
+    draw = np.random.default_rng(0)
+    rare = 1 / np.arange(1, 20_001)
+    rows = []
+    for length in draw.integers(5, 55, 700):
+        src, other = draw.choice(len(rare), (2, length), p=rare / rare.sum())
+        tgt = np.where(draw.random(length) < 0.3, src, other)
+        rows.append((" ".join(f"s{word}" for word in src), " ".join(f"t{word}" for word in tgt)))
+    [found] = examined(write(tmp_path, rows))
+    assert not found.stretches
+
+
 def test_damage_of_a_fifth_of_the_lines_is_found(pairs, tmp_path):
     """Each kind of damage is that of a twenty-fifth of the lines."""
     places = random.Random(5).sample(range(len(pairs)), len(pairs) // 5)

@@ -146,10 +146,12 @@ class Knowledge:
 
     @classmethod
     def learn(cls, split: Split, sample: Sample, seed: int) -> "Knowledge | None":
-        """Learn from a sample of a split; None if it is too small."""
-        if min(map(len, sample.halves)) < _LEAST_SAMPLE:
+        """Learn from the different pairs of a sample of a split; None if they are too few."""
+        first = dict.fromkeys(sample.halves[0])
+        halves = list(first), [pair for pair in dict.fromkeys(sample.halves[1]) if pair not in first]
+        if min(map(len, halves)) < _LEAST_SAMPLE:
             return None
-        sides = [([src for src, _ in half], [tgt for _, tgt in half]) for half in sample.halves]
+        sides = [([src for src, _ in half], [tgt for _, tgt in half]) for half in halves]
         codes = [(Codes(src), Codes(tgt)) for src, tgt in sides]
         languages = LanguageOdds.learn(
             *(Words.join([each[side].trigrams for each in codes]) for side in (0, 1))

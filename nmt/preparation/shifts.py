@@ -16,7 +16,7 @@ SHIFTS = (0, *(sign * far for far in range(1, FARTHEST + 1) for sign in (1, -1))
 _LARGEST_SCORE = 15  # nats of evidence of a line
 _COST = 40  # nats: evidence that a stretch needs at each of its ends
 _WINDOW = 12  # lines
-_NO_SHIFT = -4  # nats: evidence of a line that no shift fits
+_NO_SHIFT = -4  # nats: the most evidence of a line that no shift fits
 _LOW = 0.4  # of the usual score of a word
 _LEAST_LINES = 5
 
@@ -38,19 +38,24 @@ def line_scores(src: Words, tgt: Words, words: WordPairs) -> Floats:
 def shifted_scores(src: Words, tgt: Words, words: WordPairs, usual: float) -> NDArray[np.int8] | None:
     """The evidence for each of `SHIFTS` [lines, shifts] in a block, or None if all lines seem to be in place.
 
-    usual: the evidence per word of lines in place. If a shift leads out of the block, there is no evidence.
+    usual: the evidence per word of lines in place. With few words known, lines in place have less than none, and no
+    shift fits where there is less than halfway to that of strange lines. A shift out of the block has no evidence.
     """
     number, window = len(src.lengths), np.ones(min(_WINDOW, len(src.lengths)))
-    found = np.zeros((number, len(SHIFTS)))
+    found = np.full((number, len(SHIFTS)), np.nan)
     found[:, 0] = line_scores(src, tgt, words)
     num_words = np.convolve(src.lengths + tgt.lengths, window, "valid")
     if (np.convolve(found[:, 0], window, "valid") >= _LOW * usual * num_words).all():
         return None
-    found[:, SHIFTS.index(None)] = _NO_SHIFT
     for column, shift in enumerate(SHIFTS):
         if shift and abs(shift) < number:
             lines = np.arange(max(0, -shift), min(number, number - shift))
             found[lines, column] = line_scores(src.at(lines), tgt.at(lines + shift), words)
+    others = found[:, [bool(shift) for shift in SHIFTS]]
+    strange = np.nansum(others, axis=1) / np.maximum(1, np.isfinite(others).sum(axis=1))
+    between = (strange + usual * (src.lengths + tgt.lengths)) / 2
+    found[:, SHIFTS.index(None)] = np.minimum(_NO_SHIFT, between)
+    found = np.where(np.isnan(found), np.minimum(0, between)[:, None], found)
     return np.clip(found, -_LARGEST_SCORE, _LARGEST_SCORE).round().astype(np.int8)
 
 

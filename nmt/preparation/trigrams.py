@@ -15,6 +15,7 @@ _ROUNDS = 4
 _ROUNDS_OF_MIXTURE = 12
 _LARGEST_OVERLAP = 0.75  # of the trigrams of two languages; subjects of one language overlap more
 _LEAST_LINES = 20
+_LEAST_LENGTH = 20  # trigrams of a line that another language is seen in
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def _overlap(first: Floats, second: Floats) -> float:
 
 def _other_language(side: Words, weights: Floats) -> Floats | None:
     """Log-odds of a second language among the weighted lines, found as a mixture of two; None if there is but one."""
+    weights = weights * (side.lengths >= _LEAST_LENGTH)
     if weights.sum() < _LEAST_LINES:
         return None
     fit = log_odds(side, np.log(_frequencies(side, weights))) / np.maximum(side.lengths, 1)
@@ -69,8 +71,12 @@ def _other_language(side: Words, weights: Floats) -> Floats | None:
             is_other = weights * (log_odds(side, odds) + np.log(share / (1 - share)) > 0)
         if is_other.sum() > weights.sum() / 2:  # the language of most lines is that of the side
             is_other, odds = weights - is_other, -odds
-        # Few lines overlap little with many, in one language too
-        any_lines = weights * np.random.default_rng(0).permutation(is_other)
+        # Little text overlaps little with much, in one language too
+        order = np.random.default_rng(0).permutation(len(weights))
+        amounts = np.cumsum((weights * side.lengths)[order])
+        any_lines = np.zeros(len(weights))
+        any_lines[order[amounts <= is_other @ side.lengths]] = 1
+        any_lines *= weights
         usual = _overlap(_frequencies(side, any_lines), _frequencies(side, weights - any_lines))
         if is_other.sum() >= _LEAST_LINES and _overlap(main, other) < _LARGEST_OVERLAP * usual:
             return np.asarray(odds)
