@@ -214,10 +214,10 @@ def fit(directory, *callbacks, every_n_steps=None, **settings) -> Mean:
         ({"val_check_interval": 0.5}, [(8, 2), (10, 3)]),  # after 5 and 10
         ({}, [(10, 3)]),
         ({"check_val_every_n_epoch": 2, "max_epochs": 2}, [(10, 6)]),
-        # over epochs: after 7, 14, 21 and 28
+        # over epochs: after 7, 14, 21 and 28, and at the end
         (
             {"check_val_every_n_epoch": None, "val_check_interval": 7, "max_epochs": 3},
-            [(8, 2), (4, 4), (4, 7), (8, 8)],
+            [(8, 2), (4, 4), (4, 7), (8, 8), (10, 9)],
         ),
     ],
 )
@@ -225,8 +225,16 @@ def test_a_validation_inside_an_accumulation_window_waits_for_its_end(settings, 
     assert fit(tmp_path, accumulate_grad_batches=4, **settings).validated == expected
 
 
-def test_without_accumulation_validations_come_when_they_are_due(tmp_path):
-    assert [done for done, _ in fit(tmp_path, val_check_interval=3).validated] == [3, 6, 9]
+def test_without_accumulation_validations_come_when_they_are_due_and_at_the_end(tmp_path):
+    by_steps = {"check_val_every_n_epoch": None, "max_epochs": -1}
+    for settings, expected in (
+        ({"val_check_interval": 3}, [3, 6, 9, 10]),
+        ({"val_check_interval": 5, "max_steps": 7}, [5, 7]),
+        ({"val_check_interval": 20, **by_steps, "max_steps": 7}, [7]),
+        ({"val_check_interval": 8, **by_steps, "max_epochs": 2}, [8, 6, 10]),
+        ({"check_val_every_n_epoch": 2, "max_epochs": 3}, [10]),
+    ):
+        assert [done for done, _ in fit(tmp_path, **settings).validated] == expected, settings
 
 
 def test_a_run_that_is_stopped_inside_an_accumulation_window_ends_with_its_step(tmp_path):

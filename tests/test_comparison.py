@@ -30,7 +30,7 @@ from nmt.comparison.runs import (
 from nmt.config.commands import check_settings
 from nmt.errors import UserError
 from nmt.run.paths import find_runs
-from tests.commands import run, unread
+from tests.commands import refused, run, unread
 from tests.test_metrics import score
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -607,6 +607,9 @@ def test_a_run_that_was_not_scored_ends_the_command_with_one_line(sweep):
         f"compare.py: error: {directory} has no metrics.json;"
         f" score it with: python scripts/evaluate.py run={directory} split=test"
     )
+    for name in ("metrics.json", "hypotheses.txt"):
+        (directory / name.replace(".", "_val.")).write_text("{}")
+    refused(run("compare", f"runs=[{directory}]", cwd=sweep.root), "it was scored on val: give split=val")
 
 
 def store_metrics(directory: Path, **bleu: object) -> None:

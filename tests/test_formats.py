@@ -152,9 +152,12 @@ REFUSED = {
     "archive": (["en-fr.txt.zip"], r"unzip en-fr.txt.zip$"),
     "tar": (["en-fr.tgz"], r"tar xf en-fr.tgz$"),
     "packed tar": (["all.tar.gz"], r"tar xf all.tar.gz$"),
-    "tmx": (["en-fr.tmx"], r"en-fr.tmx .* python .*iterparse\('en-fr.tmx'\).* > train.tsv$"),
+    "tmx": (["en-fr.tmx"], r"en-fr.tmx .* python .*iterparse\(sys.argv\[1\]\).* en-fr.tmx > train.tsv$"),
     "packed tmx": (["en-fr.tmx.gz"], r"gzip -d en-fr.tmx.gz$"),
-    "sheet": (["Train.xlsx"], r"read_excel\('Train.xlsx'\).to_csv\('train.csv'"),
+    "sheet": (
+        ["Train.xlsx"],
+        r"read_excel\(sys.argv\[1\]\).to_csv\('train.csv', index=False\)\" Train.xlsx$",
+    ),
 }
 
 
@@ -186,6 +189,7 @@ SGM = '<doc>\n<seg id="1">one &amp; two</seg>\n<seg id="2"> three </seg>\n</doc>
     ("name", "content", "made", "expected"),
     [
         ("train.tmx", TMX, "train.tsv", "a small house & x\té\n"),
+        ("train l'été.tmx", TMX, "train.tsv", "a small house & x\té\n"),
         ("train.sgm", SGM, "train.LANGUAGE", "one & two\nthree\n"),
     ],
 )
@@ -229,6 +233,14 @@ BAD = {
         r"line 2: not JSON .*line 4: not JSON",
     ),
 }  # fmt: skip
+
+
+def test_columns_without_a_name_are_said_to_need_one(tmp_path):
+    lay(tmp_path, {"train.tsv": "a\tb\tCC BY\n" * 3})
+    with pytest.raises(
+        UserError, match=r"line 1: expected 2 columns .*, got 3: name them all in data.columns"
+    ):
+        read(tmp_path, columns=("en", "fr"))
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -57,9 +57,23 @@ def test_one_search_serves_every_exponent(run, higher_is_better):
         assert chosen == min(equal, key=lambda alpha: abs(alpha - 1))
 
 
-@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"coverage_beta": 0.1}])
+@pytest.mark.parametrize("settings", [{"beam_size": 1}, {"coverage_beta": 0.1}, {}])
 def test_nothing_is_chosen_if_the_exponent_ranks_nothing_or_not_alone(run, settings):
-    assert choose_length_alpha(run, ROWS, replace(BEAM, length_alpha=0.7, **settings), {}) == 0.7
+    given = replace(BEAM, length_alpha=0.7, **settings)
+    assert (
+        choose_length_alpha(
+            run, ROWS, given, {"bleu": Recorder(0, higher_is_better=True)} if settings else {}
+        )
+        == 0.7
+    )
+
+
+def test_the_score_of_the_best_checkpoint_chooses(run, monkeypatch):
+    scorers = {name: Recorder(10**9, higher_is_better=name == "chrf") for name in ("bleu", "chrf")}
+    config = OmegaConf.create({"callbacks": {"checkpoint": {"monitor": "val/chrf"}}})
+    monkeypatch.setattr(run, "config", config)
+    assert choose_length_alpha(run, ROWS, BEAM, scorers) > 1  # the longest
+    assert not scorers["bleu"].seen
 
 
 def test_the_choice_is_kept_in_the_run(tmp_path, caplog):
@@ -76,3 +90,10 @@ def test_the_choice_is_kept_in_the_run(tmp_path, caplog):
     run_composed("evaluate", *again)
     scored = json.loads((tmp_path / "again" / "metrics.json").read_text())
     assert scored["decoding"]["length_alpha"] == chosen
+    # A run that is killed while it is scored chooses when it is resumed
+    (tmp_path / "run" / "metrics.json").unlink()
+    kept.decoding.length_alpha, kept.choices.decoding = None, "beam"
+    OmegaConf.save(kept, tmp_path / "run" / "config.yaml")
+    run_composed("train", f"resume={tmp_path / 'run'}")
+    kept = OmegaConf.load(tmp_path / "run" / "config.yaml")
+    assert (kept.decoding.length_alpha, kept.choices.decoding) == (chosen, "tuned")

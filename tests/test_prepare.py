@@ -198,7 +198,9 @@ def test_short_lines_and_repeated_pairs_are_in_no_other_language(pairs, tmp_path
 
     texts = {
         "short": [end_of(pair, 2) for pair in pairs],
-        "headings": [end_of(pair, 1) if number % 13 == 0 else pair for number, pair in enumerate(pairs[:900])],
+        "headings": [
+            end_of(pair, 1) if number % 13 == 0 else pair for number, pair in enumerate(pairs[:900])
+        ],
         "repeated": pairs[:400] * 5,
     }
     for name, rows in texts.items():
@@ -325,10 +327,10 @@ def test_a_folder_without_splits_is_split_by_blocks(pairs, tmp_path):
     places = {pair: number for number, pair in enumerate(pairs)}
     for split in ("val", "test"):
         lines = [places[row[:2]] for row in made[0][split]]
-        assert len(lines) == 20
-        assert sum(after - before != 1 for before, after in pairwise(lines)) <= 1
+        assert len(lines) == 40
+        assert sum(after - before != 1 for before, after in pairwise(lines)) <= 3
     splits = read_files(tmp_path / "a", src_lang="en", tgt_lang="vi", cache_dir=tmp_path / "cache")
-    assert {name: len(each) for name, each in splits.items()} == {"train": 360, "val": 20, "test": 20}
+    assert {name: len(each) for name, each in splits.items()} == {"train": 320, "val": 40, "test": 40}
 
 
 def test_links_keep_their_direction(pairs, tmp_path):
@@ -381,15 +383,20 @@ FAULTS = {
     "a small bound": (["data.path={text}", "rules.ratio=0.5"], ["rules.ratio=0.5"]),
     "an unknown rule": (["data.path={text}", "rules.rato=2"], ["rules.rato"]),
     "few pairs": (["data.path={text}", "output={made}"], ["2 pairs", "val and test"]),
+    "nothing left": (
+        ["data.path={same}", "output={made}/new"],
+        ["no pair", "equal leaves out 12", "rules.equal=false"],
+    ),
     "no JSON": (["data.path={text}", "report=r.txt"], ["report=", ".json"]),
 }
 
 
 @pytest.mark.parametrize(("overrides", "fragments"), FAULTS.values(), ids=FAULTS)
 def test_faults_are_one_line(overrides, fragments, tmp_path):
-    places = {name: tmp_path / name for name in ("text", "uneven", "binary", "made")}
+    places = {name: tmp_path / name for name in ("text", "uneven", "binary", "same", "made")}
     write(places["text"], [("a", "x"), ("b", "y")])
     write(places["uneven"], [("a", "x")])
+    write(places["same"], [(f"a {number}", f"a {number}") for number in range(12)] + [("a", "")])
     (places["uneven"] / "train.en").write_text("a\nb\n")
     write(places["binary"], [("a", "x")])
     (places["binary"] / "train.vi").write_bytes(bytes([0xFF, 0xFE, 0x0A]))

@@ -33,7 +33,7 @@ TEXT = {
     "latin-1": ({"train.en": b"caf\xe9\n", "train.vi": "b\n"}, [], ["train.en, line 1", "0xe9 at position 4"]),
     "blank": (both(BLANK), [], ["the training text is empty"]),
     "too long": (both(LONG), [], ["the training text is empty", "4,192 bytes"]),
-    "no validation": ({"train.jsonl": ROW}, [f"{VOCABULARY}=9"], ["no val split"]),
+    "no validation": ({"train.jsonl": ROW}, [f"{VOCABULARY}=9"], ["no val split", "prepare.py", "output=DIR"]),
     "nothing left": (both(ROW), [f"{VOCABULARY}=9", "data.max_length=2"], ["no training pair is left of 1"]),
 }  # fmt: skip
 

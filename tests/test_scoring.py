@@ -41,6 +41,7 @@ REFERENCES = {
     "zh": ["老人在家里看书。", "孩子们在公园里玩。", "她买了三个苹果。"],
     "th": ["ชายชราอ่านหนังสือที่บ้าน", "เด็ก ๆ เล่นอยู่ในสวน", "เธอซื้อแอปเปิลสามผล"],
     "en": ["the old man reads a book .", "yes .", "the children play in the park ."],
+    "with spaces": ["ชายชราอ่าน หนังสือที่บ้าน", "เด็กๆเล่น อยู่ในสวน", "เธอซื้อแอปเปิล สามผล"],
     "words": ["book", "apple", "park"],
 }
 
@@ -57,16 +58,14 @@ def warnings_of(language: str, *overrides: str, caplog) -> str:
 def test_references_without_four_grams_are_noticed_before_training(caplog):
     for language in ("zh", "th", "en"):
         assert not warnings_of(language, f"data.tgt_lang={language}", caplog=caplog)
-    said = warnings_of("zh", "data.tgt_lang=target", caplog=caplog)
-    for fact in (
-        "100 %",
-        "tokenize=13a",
-        "target",
-        "metrics.bleu.tokenize=char",
-        "checkpoint.monitor=val/chrf",
-    ):
-        assert fact in said
-    assert "near 0" in warnings_of("words", "data.tgt_lang=en", caplog=caplog)
+    for language in ("zh", "th", "with spaces"):
+        said = warnings_of(language, "data.tgt_lang=target", caplog=caplog)
+        for fact in ("100 %", "without spaces", "tokenize=13a for target", "metrics.bleu.tokenize=char"):
+            assert fact in said
+    said = warnings_of("words", "data.tgt_lang=en", caplog=caplog)
+    assert "near 0" in said
+    assert "checkpoint.monitor=val/chrf" in said
+    assert "near 0" in warnings_of("words", "data.tgt_lang=en", "metrics.bleu=null", caplog=caplog)  # chooses
     # Labels, which are not scored by BLEU
     labels = ["data.tgt_lang=en", "metrics=classification", "callbacks.checkpoint.monitor=val/chrf"]
     assert not warnings_of("words", *labels, caplog=caplog)

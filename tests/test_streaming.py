@@ -360,3 +360,5 @@ def test_a_stream_is_identified_by_all_its_bytes(tmp_path):
 def test_guidance_needs_alignments(folder, tokenizer):
     with pytest.raises(UserError, match=r"guided_alignment of a stream needs .*train\.align"):
         batches(stream(folder, tokenizer, guided=True), 1)
+    with pytest.raises(UserError, match=r"guided_alignment of a stream needs .*train\.align"):
+        stream(folder, tokenizer, guided=True).first_lengths(10)

@@ -49,7 +49,7 @@ def read_scored_text(
     if metrics.digest(sources, references) != run.metrics.get("references"):
         raise UserError(
             f"{run.directory} was scored on other sentences than its data now hold: score it again"
-            f" ({command('evaluate')} run={run.directory}), or give refs=FILE"
+            f" ({command('evaluate', [f'run={run.directory}'])}), or give refs=FILE"
         )
     return sources, references
 

@@ -79,13 +79,16 @@ class ScoredRun:
 
 def read_run(directory: Path, split: str) -> ScoredRun:
     """Read the scores and hypotheses of a run directory. Raises UserError naming the missing file and the remedy."""
-    advice = f"{how_to_score(directory)} split={split}"
+    advice = how_to_score(directory, f"split={split}")
     metrics_file, hypotheses_file = score_files(directory, split)
     if not runs_under(directory):
         raise UserError(f"{directory} holds no run")
     check_folder(directory)
     for file in (metrics_file, hypotheses_file):
         if not file.is_file():
+            other = {"test": "val"}.get(split, "test")
+            if all(each.is_file() for each in score_files(directory, other)):
+                advice = f"it was scored on {other}: give split={other}"
             raise UserError(f"{directory} has no {file.name}; {advice}")
     try:
         scores = read_scores(metrics_file)
@@ -137,10 +140,11 @@ def _trained_in(directory: Path, scores: Mapping[str, Any]) -> Path:
     raise UserError(f"{directory} has no config.yaml, and {lost}; {how_to_score(directory)}")
 
 
-def how_to_score(directory: Path) -> str:
+def how_to_score(directory: Path, *settings: str) -> str:
     """Advice to score a run directory, or to score again if the scores stand apart from their run."""
     apart = not (directory / "config.yaml").is_file()
-    return f"score it with: {command('evaluate')} run={f'RUN_DIR output={directory}' if apart else directory}"
+    where = ["run=RUN_DIR", f"output={directory}"] if apart else [f"run={directory}"]
+    return f"score it with: {command('evaluate', [*where, *settings])}"
 
 
 def group_runs(labels: Sequence[str], seeds: Sequence[str]) -> dict[str, list[int]]:

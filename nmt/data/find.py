@@ -2,6 +2,7 @@
 
 import logging
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,11 +20,11 @@ _REFERENCES = "references"  # key of files such as test.1.fr in place of an endi
 _SHARD = re.compile(r"(.+)-(\d+)-of-(\d+)(?:-[0-9a-f]+)?")
 _NAMED = {split: re.compile(rf"({'|'.join(names)})([._-]|\d|$)") for split, names in ALIASES.items()}
 _HELD_OUT = re.compile("test|tst|dev|val", re.IGNORECASE)
-_PYTHON = 'python -X utf8 -c "import '
+_PYTHON = 'python -X utf8 -c "import sys, '
 _SEGMENTS = (
     _PYTHON + "html, re; [print(html.unescape(s)) for s in "
-    r"re.findall(r'<seg[^>]*>\s*(.*?)\s*</seg>', open('{name}').read())]"
-    '" > {split}.LANGUAGE'
+    r"re.findall(r'<seg[^>]*>\s*(.*?)\s*</seg>', open(sys.argv[1]).read())]"
+    '" {name} > {split}.LANGUAGE'
 )
 _COMMANDS = {  # to convert files of other formats
     ".gz": "gzip -d {name}",
@@ -33,10 +34,10 @@ _COMMANDS = {  # to convert files of other formats
     ".zip": "unzip {name}",
     **dict.fromkeys((".tar", ".tgz"), "tar xf {name}"),
     ".tmx": _PYTHON + "xml.etree.ElementTree as E; [print(*(' '.join(''.join(s.itertext()).split()) "
-    "for s in t.iter('seg')), sep='\\t') for _, t in E.iterparse('{name}') if t.tag == 'tu']\" > {split}.tsv",
+    "for s in t.iter('seg')), sep='\\t') for _, t in E.iterparse(sys.argv[1]) if t.tag == 'tu']\" {name} > {split}.tsv",
     **dict.fromkeys((".sgm", ".sgml", ".xml"), _SEGMENTS),
     ".xlsx": f"pip install openpyxl; {_PYTHON}pandas; "
-    "pandas.read_excel('{name}').to_csv('{split}.csv', index=False)\"",
+    "pandas.read_excel(sys.argv[1]).to_csv('{split}.csv', index=False)\" {name}",
 }
 
 
@@ -237,7 +238,9 @@ def _check_formats(directory: Path, split: str) -> None:
     for name in _other_stems(split, [each for each in names if Path(_unpack_name(each)).suffix in _COMMANDS]):
         ending = Path(_unpack_name(name)).suffix
         is_packed = name != _unpack_name(name) and ending != ".tar"
-        command = _COMMANDS[Path(name).suffix if is_packed else ending].format(name=name, split=split)
+        command = _COMMANDS[Path(name).suffix if is_packed else ending].format(
+            name=shlex.quote(name), split=split
+        )
         raise UserError(
             f"{directory / name} is in a format that is not read: convert it in its folder by {command}"
         )

@@ -4,6 +4,7 @@ import codecs
 import json
 import logging
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -146,7 +147,8 @@ def _item_rows(path: Path, languages: Languages) -> Iterator[Located]:
     with open_unpacked(path) as handle:
         text = handle.read(_LARGEST_ARRAY + 1)
     if len(text) > _LARGEST_ARRAY:
-        command = f"jq -c '.[]' {path.name} > {path.name.partition('.json')[0]}.jsonl"
+        names = map(shlex.quote, (path.name, f"{path.name.partition('.json')[0]}.jsonl"))
+        command = "jq -c '.[]' {} > {}".format(*names)
         raise UserError(f"{path}: an array of more than 256 MiB; make it lines: {command}")
     try:
         items = json.loads(text)
@@ -171,7 +173,8 @@ def _cell_rows(path: Path, rows: Cells, languages: Languages) -> Iterator[Locate
             yield place, number, _attempt(_check_links, tuple(cells[index] for index in wanted), languages)
         else:
             expected = f"{len(columns)} columns ({', '.join(columns)})"
-            yield place, number, UserError(f"expected {expected}, got {len(cells)}")
+            advice = ": name them all in data.columns" if languages.order and number == 1 else ""
+            yield place, number, UserError(f"expected {expected}, got {len(cells)}{advice}")
 
 
 def _columns(first: list[str], languages: Languages, where: str) -> tuple[list[str], list[int]]:

@@ -163,11 +163,6 @@ class BatchStream:
 
     def _fit(self, some: list[Row], first: int) -> Rows:
         """Encode and filter rows that are numbered from `first`."""
-        if self.guided and len(some[0]) < 3:
-            raise UserError(
-                "guided_alignment of a stream needs alignments of all training pairs, and some have none: a file "
-                f"train.align, which {command('align')} writes, or guided_alignment=0"
-            )
         parts = [
             self._encode(some[start : start + _ROWS_AT_ONCE], first + start)
             for start in range(0, len(some), _ROWS_AT_ONCE)
@@ -179,6 +174,11 @@ class BatchStream:
         return rows.only(keep)
 
     def _encode(self, some: list[Row], first: int) -> Dataset:
+        if self.guided and len(some[0]) < 3:
+            raise UserError(
+                "guided_alignment of a stream needs alignments of all training pairs, and some have none: a file "
+                f"train.align, which {command('align')} writes, or guided_alignment=0"
+            )
         columns: dict[str, Any] = dict(
             zip(("src", "tgt", "alignment"), zip(*some, strict=True), strict=False)
         )

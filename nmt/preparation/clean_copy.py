@@ -22,6 +22,7 @@ DROPPED = "dropped.tsv"
 NEW_SPLITS = ("train", "val", "test")
 _LINES_AT_ONCE = 20  # neighbours, which tell much about each other, go into the same split
 _HELD_OUT_SHARE, _MOST_HELD_OUT = 0.05, 2_000
+_LEAST_HELD_OUT = 100  # as far as a tenth of the pairs gives so many
 
 
 def write_copy(
@@ -33,8 +34,10 @@ def write_copy(
     """
     keep = ~has(train.bits, *rules)
     if not keep.any():
+        most, rule = max((has(train.bits, rule).sum(), rule) for rule in rules)
         raise UserError(
-            f"no pair of {train.files.paths[0]} is left: switch rules off, as rules.{rules[0]}=false"
+            f"no pair of {train.files.paths[0]} is left, {rule} leaves out {most:,}: see the report without output=, "
+            f"or switch the rule off, rules.{rule}=false"
         )
     splits = np.zeros(len(keep), np.int8) if held_out else _draw_splits(keep, seed)
     repeated = np.isin(train.pairs, train.pairs[keep & (splits > 0)]) & (splits == 0)
@@ -66,12 +69,10 @@ def write_copy(
 def _draw_splits(keep: NDArray[np.bool_], seed: int) -> NDArray[np.int8]:
     """The place in `NEW_SPLITS` of each pair: blocks of kept lines, drawn with the seed."""
     kept = np.flatnonzero(keep)
-    number = min(_MOST_HELD_OUT, int(len(kept) * _HELD_OUT_SHARE))
+    least = min(_LEAST_HELD_OUT, len(kept) // 10)
+    number = min(_MOST_HELD_OUT, max(least, int(len(kept) * _HELD_OUT_SHARE)))
     if not number:
-        least = round(1 / _HELD_OUT_SHARE)
-        raise UserError(
-            f"{len(kept)} pairs are too few to take val and test from: give {least}, or these splits"
-        )
+        raise UserError(f"{len(kept)} pairs are too few to take val and test from: give 10, or these splits")
     size = min(_LINES_AT_ONCE, number)
     blocks = np.random.default_rng(seed).permutation(len(kept) // size)
     splits = np.zeros(len(keep), np.int8)

@@ -35,10 +35,10 @@ TEXTS = {
     "overfitting": "the model overfits since step {value:,}: validation loss {low:.3f} rises to {high:.3f}, training "
     "loss falls. Try model.dropout, r_drop=3, data.tokenizer.sampling, a smaller model, more text",
     "diverging": "since step {value:,} the loss rises, validation {low:.3f} to {high:.3f}. Lower optimizer.lr",
-    "too_short": "translations are too short, {value:.2f} times the references. Look at decoding.max_length and "
-    "max_length_ratio, raise decoding.length_alpha, or train longer",
-    "too_long": "translations are too long, {value:.2f} times the references. Give decoding.beam_size=5, lower "
-    "decoding.length_alpha, or train longer",
+    "too_short": "translations are too short, {value:.2f} times the references. Train longer, or look at "
+    "decoding.max_length, max_length_ratio and length_alpha (higher is longer)",
+    "too_long": "translations are too long, {value:.2f} times the references. Train longer, or look at "
+    "decoding.beam_size (5 is usual) and length_alpha (lower is shorter)",
     "repetitions": "{value:.1%} of the {size}-grams repeat one of their line, {usual:.1%} in the references. Train "
     "longer, or give decoding.no_repeat_ngram_size=4 or attention=coverage",
     "empty": "{value:.1%} of the translations are empty. Give decoding.min_length=1 or a smaller decoding.beam_size",
@@ -49,8 +49,7 @@ TEXTS = {
     "names": "translations keep {value:.0%} of the names that source and reference share. Train with more text that "
     "has them, or with fewer pieces, which spell them (data.tokenizer.vocab_size)",
     "unknown_pieces": "{value:.1%} of the sources or translations have unknown pieces. Train with text that has their "
-    "characters, and with data.tokenizer.character_coverage=1. For model_type=word, raise data.tokenizer.vocab_size or "
-    "give decoding.replace_unknown=true",
+    "characters. For data.tokenizer.model_type=word, raise vocab_size or give decoding.replace_unknown=true",
 }
 Observation = dict[str, Any]  # name and value for programs, text for a person
 Validations = Sequence[Mapping[str, Any]]  # step, train/loss (logged last) and scores, in order of steps

@@ -67,6 +67,11 @@ def load_config(directory: Path) -> DictConfig:
     return config
 
 
+def write_config(directory: Path, config: DictConfig) -> None:
+    """Write the configuration of a run directory."""
+    write_atomically(directory / "config.yaml", OmegaConf.to_yaml(config))
+
+
 def stored_settings(runs: Mapping[str | Path, DictConfig], group: str) -> DictConfig:
     """The settings of a group that runs store, by their directories. Raises UserError naming two runs that differ."""
     (first, config), *others = runs.items()

@@ -3,19 +3,20 @@
 import logging
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lightning.pytorch.accelerators import AcceleratorRegistry
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from nmt.alignment import choose_units
 from nmt.analysis.explanation import check_explainers
 from nmt.config.build import build, build_parts, errors_of, reads_lowercase
 from nmt.config.types import Explainer, key_of
 from nmt.data.encoding import Rows
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import UserError
+from nmt.errors import UserError, command
 from nmt.languages import wanted_tokenization
 from nmt.metrics import Bleu
 from nmt.models.base import Translator
@@ -25,6 +26,8 @@ from nmt.training.muon import make_optimizer
 from nmt.training.schedules import schedule
 
 log = logging.getLogger(__name__)
+
+_FEW_PAIRS = 100
 
 
 def check_accelerator(name: Any) -> None:
@@ -83,25 +86,50 @@ def check_explainer(method: Explainer, translator: Translator, tokenizer: Tokeni
         translator.train()
 
 
+def check_splits(data: DictConfig, splits: Mapping[str, Any]) -> None:
+    """Raise UserError if there is no training or validation text. Warn if there is little to validate on."""
+    for split in ("train", "val"):
+        if split not in splits:
+            raise UserError(
+                f"{data.get('path') or 'the data'}: there is no {split} split; training needs train and val: "
+                f"{command('prepare')} with output=DIR makes val and test of the training text; or move some lines of "
+                f"each file into one named {split}"
+            )
+    if len(splits["val"]) < _FEW_PAIRS:
+        log.warning(
+            "val has %d pairs: chance decides which checkpoint, early stopping and length penalty are best. Give %d "
+            "or more",
+            *(len(splits["val"]), _FEW_PAIRS),
+        )
+
+
 def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> None:
-    """Warn if BLEU chooses the best checkpoint or is a final score, and most references are too short for it."""
+    """Warn if BLEU chooses the best checkpoint or is a final score, and cannot count most references: they are too
+    short for it, or written without spaces, which its tokenisation needs."""
     if cfg.metrics.get("bleu") is None and cfg.callbacks.checkpoint.monitor != "val/bleu":
         return
-    tokenize, language = cfg.metrics.get("bleu", {}).get("tokenize", "13a"), str(cfg.data.tgt_lang)
+    tokenize, language = (cfg.metrics.get("bleu") or {}).get("tokenize", "13a"), str(cfg.data.tgt_lang)
     if tokenize == "char" and (wanted := wanted_tokenization(language)).endswith("-mecab"):
         log.warning(
             "BLEU counts characters (metrics.bleu.tokenize=char), as MeCab is not installed: pip install "
             "'sacrebleu[%s]' for metrics.bleu.tokenize=%s",
             *(wanted[:2], wanted),
         )
+    num_unspaced = sum(choose_units(text, "auto") == "mixed" for text in references)
+    if tokenize == "13a" and 2 * num_unspaced > len(references):
+        log.warning(
+            "%.0f %% of the validation references are written without spaces between words, which BLEU counts "
+            "(metrics.bleu.tokenize=13a for %s): give metrics.bleu.tokenize=char, or zh for Chinese",
+            *(100 * num_unspaced / len(references), language),
+        )
+        return
     order = bleu.max_ngram_order
     num_short = sum(len(bleu.tokenizer(text).split()) < order for text in references)
     if 2 * num_short > len(references):
         log.warning(
             "%.0f %% of the validation references have fewer than %d tokens (metrics.bleu.tokenize=%s): BLEU will be "
-            "near 0 and tell no checkpoints apart. If %s is written without spaces, give metrics.bleu.tokenize=char; "
-            "else callbacks.checkpoint.monitor=val/chrf",
-            *(100 * num_short / len(references), order, tokenize, language),
+            "near 0 and tell no checkpoints apart, for which there is callbacks.checkpoint.monitor=val/chrf",
+            *(100 * num_short / len(references), order, tokenize),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from sacrebleu.metrics.base import Metric
 
 from nmt.data import encoding
@@ -59,12 +59,12 @@ def choose_length_alpha(
     run: Run, rows: Any, decoding: DecodingSettings, scorers: Mapping[str, Metric]
 ) -> float:
     """For `decoding.length_alpha=null`: the exponent of ALPHAS with the best score of validation pairs `rows`, by the
-    first of the scorers; of equal ones, the nearest to 1.
+    scorer that the best checkpoint goes by, else by the first; of equal ones, the nearest to 1.
 
     Of many pairs, MOST_PAIRS are translated, evenly spaced. The hypotheses that a beam finishes do not depend on the
     exponent, so that one search serves all.
     """
-    if decoding.beam_size == 1 or decoding.coverage_beta > 0:
+    if decoding.beam_size == 1 or decoding.coverage_beta > 0 or not scorers:
         return decoding.length_alpha
     rows = encoding.sample_rows(rows, MOST_PAIRS)
     found = run.translate(
@@ -74,7 +74,10 @@ def choose_length_alpha(
         need_weights=False,
         show_progress=True,
     )
-    (name, scorer), *_ = scorers.items()
+    name = str(OmegaConf.select(run.config, "callbacks.checkpoint.monitor")).removeprefix("val/")
+    if name not in scorers:
+        name = next(iter(scorers))
+    scorer = scorers[name]
     references = reference_sets(references_of(rows))
     scores = {
         alpha: scorer.corpus_score([_best(each, alpha) for each in found], references, n_bootstrap=1).score

@@ -85,7 +85,7 @@ class TranslationModule(L.LightningModule):
         self._before_resuming = (0.0, 0.0)
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
         self.lr = float("nan")  # of the last optimizer step
-        self.train_loss = float("nan")  # as logged last
+        self.train_loss = 0.0  # as logged last; 0 before
         self._logged_step = 0  # the last
         self._started: float | None = (
             None  # time at which the clock was last started; None while it is stopped
@@ -304,6 +304,7 @@ class TranslationModule(L.LightningModule):
         return {
             "since_log": _totals(self._since_log, self._before_resuming),
             "logged_step": self._logged_step,
+            "train_loss": self.train_loss,
             "seconds_on_clock": self._seconds_on_clock(),
             "train_seconds": self.train_seconds,
             "train_tokens": self.train_tokens,
@@ -315,11 +316,14 @@ class TranslationModule(L.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         with sound("the checkpoint"):
+            for each in checkpoint["training"]:
+                each.setdefault("train_loss", 0.0)  # checkpoints of earlier versions have none
             check_states(checkpoint, self)
         state = checkpoint["training"][distributed.rank()]
         self._before_resuming = state["since_log"]
         self._logged_step, self._seconds = state["logged_step"], state["seconds_on_clock"]
         self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
+        self.train_loss = state["train_loss"]
         shown = {str(name): str(value)[:20] for name, value in state["progress"].items()}
         self.progress.update({name: value for name, value in shown.items() if f"{name}{value}".isprintable()})
 

@@ -70,6 +70,7 @@ def resume_run(
         kernels.use(resumed.kernels)
         splits = read_splits(resumed.data, trusted=cfg.trusted, stored=stored_data)
         split, scores = score(resumed, run_dir, splits, device="auto", training=training)
+        config["decoding"]["length_alpha"] = resumed.decoding.length_alpha
         log_final(make_loggers(resumed, last_step=None), config, split, scores, step=step)
 
 

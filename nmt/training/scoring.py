@@ -15,7 +15,7 @@ from nmt.config.types import GROUPS, flat, key_of
 from nmt.environment import is_sweep
 from nmt.errors import UserError, command, printable
 from nmt.run.observations import observe
-from nmt.run.paths import score_files
+from nmt.run.paths import TUNED, load_config, score_files, write_config
 from nmt.run.provenance import commands_of, provenance
 from nmt.run.run import Run
 from nmt.run.scores import score_lines, training_in, write_scores
@@ -50,7 +50,7 @@ def score(
     """Write, print and return the scores on the test set, else on the validation set: (split, scores).
 
     Scores the best checkpoint, or the last if the run ended before a validation. Sets `decoding.length_alpha` of `cfg`
-    if it is null. Raises UserError if there is no checkpoint.
+    and of the run if it is null. Raises UserError if there is no checkpoint.
     """
     split = "test" if "test" in splits else "val"
     try:
@@ -66,6 +66,9 @@ def score(
     if cfg.decoding.length_alpha is None:
         cfg.decoding.length_alpha = choose_length_alpha(run, splits["val"], decoding, scorers)
         decoding = build(cfg.decoding, "decoding")
+        stored = load_config(run_dir)
+        stored.decoding.length_alpha, stored.choices.decoding = decoding.length_alpha, TUNED
+        write_config(run_dir, stored)
     scores, translations = run.score(splits[split], decoding, scorers=scorers, show_progress=True)
     texts = [each.text for each in translations]
     scores["observations"] = observe(run, splits[split], texts, trained=True)

@@ -29,7 +29,7 @@ from nmt.run.data import read_splits
 from nmt.run.limits import check_decoding
 from nmt.run.loading import load_weights
 from nmt.run.model import build_translator
-from nmt.run.paths import TUNED, load_config, write_atomically
+from nmt.run.paths import load_config, write_config
 from nmt.training import launch
 from nmt.training.callbacks import (
     DrawAlignments,
@@ -43,6 +43,7 @@ from nmt.training.checks import (
     check_monitors,
     check_references,
     check_rules,
+    check_splits,
     check_stream,
     check_warmup,
 )
@@ -95,10 +96,7 @@ def train(cfg: DictConfig, resumed: Resumed | None = None) -> dict[str, Any]:
     training = cost(trainer.global_step, module.train_seconds, module.train_tokens) | {"commit": commit}
     device = str(trainer.strategy.root_device)  # Lightning has moved the module to the CPU
     split, scores = score(cfg, Path(cfg.run_dir), splits, device=device, training=training)
-    if resolved["decoding"]["length_alpha"] is None:  # it is chosen now
-        resolved["decoding"]["length_alpha"] = cfg.decoding.length_alpha
-        resolved["choices"]["decoding"] = TUNED
-        write_config(Path(cfg.run_dir), resolved)
+    resolved["decoding"]["length_alpha"] = cfg.decoding.length_alpha  # it may be chosen now
     log_final(trainer.loggers, resolved, split, scores, step=trainer.global_step)
     return scores | {"best": check_checkpoints(trainer, Path(cfg.run_dir)).best_score}
 
@@ -137,6 +135,7 @@ def build_run(
     """
     run_dir, is_new = Path(cfg.run_dir), resumed is None and trainer.is_global_zero
     splits = read_splits(cfg.data, trusted=cfg.trusted, stored=bool(resumed and resumed.stored_data))
+    check_splits(cfg.data, splits)
     splits["train"] = augment(splits["train"], cfg.data, cfg.seed)
     tokenizer = prepare_tokenizer(cfg.data, splits, run_dir, is_new=is_new)
     if cfg.get("old_share"):
@@ -164,7 +163,7 @@ def record_settings(cfg: DictConfig, trainer: L.Trainer, resumed: Resumed | None
         resolved.pop(name, None)
     resolved.setdefault("choices", _choices())
     if trainer.is_global_zero:
-        write_config(run_dir, resolved)
+        write_config(run_dir, OmegaConf.create(resolved))
         overrides = resumed.overrides if resumed else given_overrides()
         if overrides or (resumed is None and HydraConfig.initialized()):
             provenance.note_command(run_dir, overrides, resumes=resumed is not None)
@@ -172,10 +171,6 @@ def record_settings(cfg: DictConfig, trainer: L.Trainer, resumed: Resumed | None
         if not isinstance(logger, TensorBoard):  # TensorBoard gets them with the final scores
             logger.log_hyperparams(hyperparameters(resolved))
     return resolved
-
-
-def write_config(run_dir: Path, resolved: dict[str, Any]) -> None:
-    write_atomically(run_dir / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(resolved)))
 
 
 def fit(

@@ -1,6 +1,7 @@
 """Progress bar of training, and a log line per validation."""
 
 import logging
+import math
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -56,7 +57,7 @@ class LogValidations(Callback):
         log.info("%s", describe_validation(trainer, speed=speed, left=left))
         if trainer.is_global_zero:
             scores = {name: float(score) for name, score in trainer.callback_metrics.items()}
-            losses = {"step": trainer.global_step, "train/loss": pl_module.train_loss}
+            losses = {"step": trainer.global_step, "train/loss": pl_module.train_loss or math.nan}
             note_validation(Path(trainer.default_root_dir), scores | losses)
 
 

@@ -120,6 +120,7 @@ class Checkpoints(Checkpoint):
             self.save(trainer, validation_due=False)
 
     def on_train_batch_end(self, trainer: L.Trainer, *unused: Any) -> None:
+        trainer.should_stop |= _is_last(trainer)  # Lightning validates before it stops
         self._wait_for_window(trainer)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
@@ -195,6 +196,14 @@ class Checkpoints(Checkpoint):
             return False
         late = time.monotonic() - self._saved_time >= 60 * self.every_n_minutes
         return trainer.strategy.reduce_boolean_decision(late, all=False)
+
+
+def _is_last(trainer: L.Trainer) -> bool:
+    """True after the last batch that `trainer.max_steps` or `max_epochs` allows."""
+    if 0 <= trainer.max_steps <= trainer.global_step:
+        return True
+    epochs, loop = trainer.max_epochs or -1, trainer.fit_loop.epoch_loop
+    return 0 < epochs <= trainer.current_epoch + 1 and loop.batch_progress.is_last_batch
 
 
 def validation_due(done: int, window: int, interval: int) -> bool:
