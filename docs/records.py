@@ -248,7 +248,7 @@ def growth(axis: str) -> str:
 def growth_origin() -> str:
     record, corpora, before = load("growth"), load("growth_corpora"), load("growth_before")
     return (
-        f"`{record['command']}`; `{corpora['command']}`. {origin([record, corpora])} "
+        f"Measured by commands that are now `scripts/workbench/growth.py` and `corpora.py`: `{record['command']}`; `{corpora['command']}`. {origin([record, corpora])} "
         f"{corpora['note']} Before: commit `{before['commit']}`, on the same machine."
     )
 
@@ -295,7 +295,7 @@ def readme_results() -> str:
 
 
 def how_long() -> str:
-    """Size, minutes and score of trainings on one core that had little else to do."""
+    """Size, minutes and score of trainings on one core."""
     chosen = (
         ("built-in en→vi, 20,000 short", "muon_builtin", "`optimizer=muon trainer.max_epochs=3`"),
         ("Multi30k de→en, 29,000 short", "speedrun_parts", "two epochs of large batches, Muon"),
