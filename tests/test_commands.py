@@ -466,7 +466,8 @@ def test_a_run_without_its_best_checkpoint_is_read_from_its_last(run_dir, worksp
 
 def test_a_run_that_ends_before_its_first_validation_is_scored_and_can_be_used(workspace, caplog):
     directory = workspace / "short"
-    given = ["trainer.max_steps=2", "decoding=greedy", f"data.cache_dir={workspace / 'cache'}"]
+    given = ["trainer.max_steps=2", "trainer.check_val_every_n_epoch=9", "decoding=greedy"]
+    given += [f"data.cache_dir={workspace / 'cache'}"]
     ended = run_composed("train", *TINY, *given, f"run_dir={directory}")
     assert ended.status == 0, ended.err
     assert "BLEU" in ended.out
