@@ -248,7 +248,8 @@ def growth(axis: str) -> str:
 def growth_origin() -> str:
     record, corpora, before = load("growth"), load("growth_corpora"), load("growth_before")
     return (
-        f"Measured by commands that are now `scripts/workbench/growth.py` and `corpora.py`: `{record['command']}`; `{corpora['command']}`. {origin([record, corpora])} "
+        "Measured by commands that are now `scripts/workbench/growth.py` and `corpora.py`: "
+        f"`{record['command']}`; `{corpora['command']}`. {origin([record, corpora])} "
         f"{corpora['note']} Before: commit `{before['commit']}`, on the same machine."
     )
 
