@@ -60,12 +60,8 @@ def test_one_search_serves_every_exponent(run, higher_is_better):
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"coverage_beta": 0.1}, {}])
 def test_nothing_is_chosen_if_the_exponent_ranks_nothing_or_not_alone(run, settings):
     given = replace(BEAM, length_alpha=0.7, **settings)
-    assert (
-        choose_length_alpha(
-            run, ROWS, given, {"bleu": Recorder(0, higher_is_better=True)} if settings else {}
-        )
-        == 0.7
-    )
+    scorers = {"bleu": Recorder(0, higher_is_better=True)} if settings else {}
+    assert choose_length_alpha(run, ROWS, given, scorers) == 0.7
 
 
 def test_the_score_of_the_best_checkpoint_chooses(run, monkeypatch):

@@ -14,6 +14,7 @@ from nmt.lines import OPENERS
 log = logging.getLogger(__name__)
 
 ALIASES = {"train": ("train",), "val": ("val", "valid", "validation", "dev"), "test": ("test",)}
+FEW_HELD_OUT = 100  # pairs; a smaller val or test says little
 FORMATS = (".jsonl", ".json", ".tsv", ".csv", ".parquet")
 _LINKS = (".align", ".talp")
 _REFERENCES = "references"  # key of files such as test.1.fr in place of an ending

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.atomic import new_folder
+from nmt.data.find import FEW_HELD_OUT
 from nmt.data.formats import Row
 from nmt.errors import UserError
 from nmt.preparation.examination import Split
@@ -22,7 +23,6 @@ DROPPED = "dropped.tsv"
 NEW_SPLITS = ("train", "val", "test")
 _LINES_AT_ONCE = 20  # neighbours, which tell much about each other, go into the same split
 _HELD_OUT_SHARE, _MOST_HELD_OUT = 0.05, 2_000
-_LEAST_HELD_OUT = 100  # as far as a tenth of the pairs gives so many
 
 
 def write_copy(
@@ -36,8 +36,8 @@ def write_copy(
     if not keep.any():
         most, rule = max((has(train.bits, rule).sum(), rule) for rule in rules)
         raise UserError(
-            f"no pair of {train.files.paths[0]} is left, {rule} leaves out {most:,}: see the report without output=, "
-            f"or switch the rule off, rules.{rule}=false"
+            f"no pair of {train.files.paths[0]} is left; the rule {rule} leaves out {most:,}. Without output= the "
+            f"report shows them; rules.{rule}=false switches the rule off"
         )
     splits = np.zeros(len(keep), np.int8) if held_out else _draw_splits(keep, seed)
     repeated = np.isin(train.pairs, train.pairs[keep & (splits > 0)]) & (splits == 0)
@@ -69,7 +69,7 @@ def write_copy(
 def _draw_splits(keep: NDArray[np.bool_], seed: int) -> NDArray[np.int8]:
     """The place in `NEW_SPLITS` of each pair: blocks of kept lines, drawn with the seed."""
     kept = np.flatnonzero(keep)
-    least = min(_LEAST_HELD_OUT, len(kept) // 10)
+    least = min(FEW_HELD_OUT, len(kept) // 10)
     number = min(_MOST_HELD_OUT, max(least, int(len(kept) * _HELD_OUT_SHARE)))
     if not number:
         raise UserError(f"{len(kept)} pairs are too few to take val and test from: give 10, or these splits")

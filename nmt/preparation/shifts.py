@@ -38,8 +38,8 @@ def line_scores(src: Words, tgt: Words, words: WordPairs) -> Floats:
 def shifted_scores(src: Words, tgt: Words, words: WordPairs, usual: float) -> NDArray[np.int8] | None:
     """The evidence for each of `SHIFTS` [lines, shifts] in a block, or None if all lines seem to be in place.
 
-    usual: the evidence per word of lines in place. With few words known, lines in place have less than none, and no
-    shift fits where there is less than halfway to that of strange lines. A shift out of the block has no evidence.
+    usual: the evidence per word of lines in place. If few words are known, it is negative. Then None (no shift fits)
+    and shifts out of the block have the value halfway between lines in place and lines that do not belong together.
     """
     number, window = len(src.lengths), np.ones(min(_WINDOW, len(src.lengths)))
     found = np.full((number, len(SHIFTS)), np.nan)

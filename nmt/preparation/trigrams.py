@@ -15,7 +15,7 @@ _ROUNDS = 4
 _ROUNDS_OF_MIXTURE = 12
 _LARGEST_OVERLAP = 0.75  # of the trigrams of two languages; subjects of one language overlap more
 _LEAST_LINES = 20
-_LEAST_LENGTH = 20  # trigrams of a line that another language is seen in
+_LEAST_LENGTH = 20  # trigrams that a line needs to show another language
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,8 @@ def _other_language(side: Words, weights: Floats) -> Floats | None:
         # Little text overlaps little with much, in one language too
         order = np.random.default_rng(0).permutation(len(weights))
         amounts = np.cumsum((weights * side.lengths)[order])
-        any_lines = np.zeros(len(weights))
-        any_lines[order[amounts <= is_other @ side.lengths]] = 1
-        any_lines *= weights
+        any_lines = weights.copy()
+        any_lines[order[amounts > is_other @ side.lengths]] = 0
         usual = _overlap(_frequencies(side, any_lines), _frequencies(side, weights - any_lines))
         if is_other.sum() >= _LEAST_LINES and _overlap(main, other) < _LARGEST_OVERLAP * usual:
             return np.asarray(odds)

@@ -15,6 +15,7 @@ from nmt.analysis.explanation import check_explainers
 from nmt.config.build import build, build_parts, errors_of, reads_lowercase
 from nmt.config.types import Explainer, key_of
 from nmt.data.encoding import Rows
+from nmt.data.find import FEW_HELD_OUT
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, command
 from nmt.languages import wanted_tokenization
@@ -26,8 +27,6 @@ from nmt.training.muon import make_optimizer
 from nmt.training.schedules import schedule
 
 log = logging.getLogger(__name__)
-
-_FEW_PAIRS = 100
 
 
 def check_accelerator(name: Any) -> None:
@@ -95,11 +94,10 @@ def check_splits(data: DictConfig, splits: Mapping[str, Any]) -> None:
                 f"{command('prepare')} with output=DIR makes val and test of the training text; or move some lines of "
                 f"each file into one named {split}"
             )
-    if len(splits["val"]) < _FEW_PAIRS:
+    if len(splits["val"]) < FEW_HELD_OUT:
         log.warning(
-            "val has %d pairs: chance decides which checkpoint, early stopping and length penalty are best. Give %d "
-            "or more",
-            *(len(splits["val"]), _FEW_PAIRS),
+            "val has %d pairs: too few to tell good checkpoints and length penalties from lucky ones. Give %d or more",
+            *(len(splits["val"]), FEW_HELD_OUT),
         )
 
 
@@ -115,20 +113,21 @@ def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> 
             "'sacrebleu[%s]' for metrics.bleu.tokenize=%s",
             *(wanted[:2], wanted),
         )
-    num_unspaced = sum(choose_units(text, "auto") == "mixed" for text in references)
-    if tokenize == "13a" and 2 * num_unspaced > len(references):
-        log.warning(
-            "%.0f %% of the validation references are written without spaces between words, which BLEU counts "
-            "(metrics.bleu.tokenize=13a for %s): give metrics.bleu.tokenize=char, or zh for Chinese",
-            *(100 * num_unspaced / len(references), language),
-        )
-        return
+    if tokenize == "13a":
+        num_unspaced = sum(choose_units(text, "auto") == "mixed" for text in references)
+        if 2 * num_unspaced > len(references):
+            log.warning(
+                "%.0f %% of the validation references are written without spaces between words, but BLEU counts words "
+                "between spaces (metrics.bleu.tokenize=13a for %s): give metrics.bleu.tokenize=char, or zh for Chinese",
+                *(100 * num_unspaced / len(references), language),
+            )
+            return
     order = bleu.max_ngram_order
     num_short = sum(len(bleu.tokenizer(text).split()) < order for text in references)
     if 2 * num_short > len(references):
         log.warning(
             "%.0f %% of the validation references have fewer than %d tokens (metrics.bleu.tokenize=%s): BLEU will be "
-            "near 0 and tell no checkpoints apart, for which there is callbacks.checkpoint.monitor=val/chrf",
+            "near 0 and tell no checkpoints apart: give callbacks.checkpoint.monitor=val/chrf",
             *(100 * num_short / len(references), order, tokenize),
         )
 
