@@ -577,12 +577,12 @@ def test_what_may_change_is_said():
 
 def test_the_command_of_a_run_says_how_it_was_resumed(tmp_path):
     assert commands_of(tmp_path) is None
-    typed = ["trainer.max_epochs=2", "data.columns=[a,b]", "data.path='/a/b-1.c'", "name='1e5'"]
+    typed = ["trainer.max_epochs=2", "data.columns=[a,b]", "data.path='/a/b-1.c'", "data.src_lang='no'", "name='1e5'"]
     note_command(tmp_path, typed, resumes=False)
     for epochs in (3, 4):
         note_command(tmp_path, ["resume=RUN_DIR", f"++trainer.max_epochs={epochs}"], resumes=True)
     assert commands_of(tmp_path) == (
-        "python scripts/train.py trainer.max_epochs=2 'data.columns=[a,b]' data.path=/a/b-1.c "
+        "python scripts/train.py trainer.max_epochs=2 'data.columns=[a,b]' data.path=/a/b-1.c data.src_lang=no "
         "'name='\"'\"'1e5'\"'\"''; "
         "python scripts/train.py resume=RUN_DIR trainer.max_epochs=3; "
         "python scripts/train.py resume=RUN_DIR trainer.max_epochs=4"

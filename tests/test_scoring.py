@@ -66,6 +66,8 @@ def test_references_without_four_grams_are_noticed_before_training(caplog):
     assert "near 0" in said
     assert "checkpoint.monitor=val/chrf" in said
     assert "near 0" in warnings_of("words", "data.tgt_lang=en", "metrics.bleu=null", caplog=caplog)  # chooses
+    said = warnings_of("words", "data.tgt_lang=en", "callbacks.checkpoint.monitor=val/chrf", caplog=caplog)
+    assert said.strip().endswith("BLEU will be near 0")
     # Labels, which are not scored by BLEU
     labels = ["data.tgt_lang=en", "metrics=classification", "callbacks.checkpoint.monitor=val/chrf"]
     assert not warnings_of("words", *labels, caplog=caplog)

@@ -148,7 +148,8 @@ def _item_rows(path: Path, languages: Languages) -> Iterator[Located]:
         text = handle.read(_LARGEST_ARRAY + 1)
     if len(text) > _LARGEST_ARRAY:
         names = map(shlex.quote, (path.name, f"{path.name.partition('.json')[0]}.jsonl"))
-        command = "jq -c '.[]' {} > {}".format(*names)
+        unpack = {".gz": "gzip -dc", ".xz": "xz -dc", ".bz2": "bzip2 -dc"}.get(path.suffix.lower(), "cat")
+        command = "{} {} | jq -c '.[]' > {}".format(unpack, *names)
         raise UserError(f"{path}: an array of more than 256 MiB; make it lines: {command}")
     try:
         items = json.loads(text)

@@ -18,7 +18,8 @@ from nmt.run.paths import write_atomically
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_BYTES = 2**20
 COMMANDS = "commands.json"  # a list of settings per start
-_QUOTED_PATH = re.compile(r"='([\w./-]*/[\w./-]*)'$")
+# A path or word that Hydra reads the same without its quotes
+_QUOTED_WORD = re.compile(r"='(?!(?:true|false|null|nan|inf)')([a-z_./][\w./-]*)'$", re.IGNORECASE)
 
 
 def provenance(command: str | None, device: torch.device) -> dict[str, Any]:
@@ -35,9 +36,9 @@ def commands_of(run_dir: Path) -> str | None:
 def note_command(run_dir: Path, overrides: Sequence[str], *, resumes: bool) -> None:
     """Record the settings typed to start a run, or to resume it with other settings."""
     earlier = _read(run_dir / COMMANDS) if resumes else []
-    # The command adds ++ to settings of a resumed run, and quotes around paths
+    # The command adds ++ to settings of a resumed run, and quotes around text
     given = [each.removeprefix("++") for each in overrides] if resumes else list(overrides)
-    given = [_QUOTED_PATH.sub(r"=\1", each) for each in given]
+    given = [_QUOTED_WORD.sub(r"=\1", each) for each in given]
     write_atomically(run_dir / COMMANDS, json.dumps([*earlier, given], indent=1, ensure_ascii=False) + "\n")
 
 

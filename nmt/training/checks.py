@@ -104,7 +104,8 @@ def check_splits(data: DictConfig, splits: Mapping[str, Any]) -> None:
 def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> None:
     """Warn if BLEU chooses the best checkpoint or is a final score, and cannot count most references: they are too
     short for it, or written without spaces, which its tokenisation needs."""
-    if cfg.metrics.get("bleu") is None and cfg.callbacks.checkpoint.monitor != "val/bleu":
+    chooses = cfg.callbacks.checkpoint.monitor == "val/bleu"
+    if cfg.metrics.get("bleu") is None and not chooses:
         return
     tokenize, language = (cfg.metrics.get("bleu") or {}).get("tokenize", "13a"), str(cfg.data.tgt_lang)
     if tokenize == "char" and (wanted := wanted_tokenization(language)).endswith("-mecab"):
@@ -127,8 +128,9 @@ def check_references(cfg: DictConfig, bleu: Bleu, references: Sequence[str]) -> 
     if 2 * num_short > len(references):
         log.warning(
             "%.0f %% of the validation references have fewer than %d tokens (metrics.bleu.tokenize=%s): BLEU will be "
-            "near 0 and tell no checkpoints apart: give callbacks.checkpoint.monitor=val/chrf",
+            "near 0%s",
             *(100 * num_short / len(references), order, tokenize),
+            " and tell no checkpoints apart: give callbacks.checkpoint.monitor=val/chrf" * chooses,
         )
 
 
