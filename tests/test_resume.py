@@ -577,7 +577,13 @@ def test_what_may_change_is_said():
 
 def test_the_command_of_a_run_says_how_it_was_resumed(tmp_path):
     assert commands_of(tmp_path) is None
-    typed = ["trainer.max_epochs=2", "data.columns=[a,b]", "data.path='/a/b-1.c'", "data.src_lang='no'", "name='1e5'"]
+    typed = [
+        "trainer.max_epochs=2",
+        "data.columns=[a,b]",
+        "data.path='/a/b-1.c'",
+        "data.src_lang='no'",
+        "name='1e5'",
+    ]
     note_command(tmp_path, typed, resumes=False)
     for epochs in (3, 4):
         note_command(tmp_path, ["resume=RUN_DIR", f"++trainer.max_epochs={epochs}"], resumes=True)

@@ -30,8 +30,8 @@ PATTERNS = {"numbers": r"\d+(?:[.,:]\d+)*", "names": r"\b[^\W\d_]{2,}\b"}
 # value: the value that passed its threshold
 TEXTS = {
     "only_begun": "training has only begun: the loss fell by {value:.2g} in its second half. Train much longer",
-    "still_rising": "{label} was still rising, by {gain:.2g} in the second half of the training; as long again may "
-    "bring some {value:.2g}. Train longer (trainer.max_epochs, max_time)",
+    "still_rising": "{label} was still rising, by {gain:.2g} in the second half of the training; the same time once "
+    "more may bring some {value:.2g}. Train longer (trainer.max_epochs, max_time)",
     "overfitting": "the model overfits since step {value:,}: validation loss {low:.3f} rises to {high:.3f}, training "
     "loss falls. Try model.dropout, r_drop=3, data.tokenizer.sampling, a smaller model, more text",
     "diverging": "since step {value:,} the loss rises, validation {low:.3f} to {high:.3f}. Lower optimizer.lr",
@@ -39,8 +39,8 @@ TEXTS = {
     "decoding.max_length, max_length_ratio and length_alpha (higher is longer)",
     "too_long": "translations are too long, {value:.2f} times the references. Train longer, or look at "
     "decoding.beam_size (5 is usual) and length_alpha (lower is shorter)",
-    "repetitions": "{value:.1%} of the {size}-grams repeat one of their line, {usual:.1%} in the references. Train "
-    "longer, or give decoding.no_repeat_ngram_size=4 or attention=coverage",
+    "repetitions": "{value:.1%} of the {size}-grams repeat an earlier one of the same line, against {usual:.1%} "
+    "in the references. Train longer, or give decoding.no_repeat_ngram_size=4 or attention=coverage",
     "empty": "{value:.1%} of the translations are empty. Give decoding.min_length=1 or a smaller decoding.beam_size",
     "copies": "{value:.1%} of the translations copy their source. Look for untranslated pairs in the training text",
     "other_language": "the references have {value:.0%} of the translations' words, the sources {in_src:.0%}: another "
