@@ -115,6 +115,23 @@ def test_a_tied_weight_is_averaged_once_and_saved_under_both_names():
     assert torch.equal(saved["state_dict"]["constant"], torch.arange(3))
 
 
+def test_before_the_first_update_the_weights_of_training_are_validated_and_saved():
+    module, trainer = module_with_a_tie(), SimpleNamespace(global_step=0)
+    ema = ExponentialMovingAverage(decay=0.5, warmup=False, every_n_steps=100)
+    ema.on_fit_start(trainer, module)
+    with torch.no_grad():
+        module.one.weight += 1
+    trained = module.one.weight.detach().clone()
+    ema.on_validation_start(trainer, module)
+    assert torch.equal(module.one.weight, trained)
+    ema.on_validation_end(trainer, module)
+    with torch.no_grad():
+        module.one.weight += 1
+    saved: dict[str, Any] = {"state_dict": module.state_dict()}
+    ema.on_save_checkpoint(trainer, module, saved)
+    assert torch.equal(saved["state_dict"]["one.weight"], trained + 1)
+
+
 def test_a_checkpoint_without_averages_is_refused():
     with pytest.raises(UserError, match="saved without averaging=ema"):
         ExponentialMovingAverage(decay=0.9, warmup=True, every_n_steps=1).on_load_checkpoint(

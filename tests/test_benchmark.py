@@ -276,6 +276,7 @@ def test_a_start_that_fails_says_why(monkeypatch):
     [
         (["variants={a:['data.max_tokens=64']}"], "variant a changes data"),
         (["attentions=[none]", "variants={a:[]}"], "not both"),
+        (["attentions=[none,none]"], "names one twice"),
         (["attentions=[]"], "nothing to compare"),
         (["attentions=5"], "attentions=5: Input should be a valid array"),
         (["variants={a:foo}"], "variants.a=foo: Input should be a valid array"),

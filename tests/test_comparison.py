@@ -776,6 +776,7 @@ def test_extras_that_are_damaged_are_left_out(sweep):
         ("num_bootstrap=1", "need resamples"),
         ("num_bootstrap=-5", "^num_bootstrap=-5: Input should be greater"),
         ("split=val", "has no metrics_val.json"),
+        ("formats=[svg]", "formats= has no effect without output=DIR"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(sweep, override, message):

@@ -97,6 +97,12 @@ SETTINGS = {
         ["model=transformer", "attention=bahdanau"],
         ["attention= has no effect with what else is chosen"],
     ),
+    "a penalty chosen for a beam of one": (
+        ["decoding=tuned", "decoding.beam_size=1"],
+        ["decoding.length_alpha=null", "beam_size=1: give a number"],
+    ),
+    "a penalty chosen beside coverage": (["decoding=tuned", "decoding.coverage_beta=0.2"], ["coverage_beta=0.2: give"]),
+    "a penalty chosen and given": (["decoding=tuned", "decoding.length_alpha=0.5"], ["leave one of them out"]),
     "no metrics": (["~metrics"], ["nothing gives metrics, which is needed: leave out ~metrics"]),
     "word for an interval": (["trainer.val_check_interval=abc"], ["trainer.val_check_interval=abc: "]),
     "a score nobody gives": (

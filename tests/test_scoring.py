@@ -533,6 +533,7 @@ def test_given_translations_have_the_log_probabilities_of_the_search(scored, tmp
         (["src=FILE", "refs=FILE", "split=val"], ["split has no effect", "src="]),
         (["src=FILE", "refs=FILE", "data.path=x"], ["data.path has no effect", "src="]),
         (["hypotheses=FILE", "decoding=greedy"], ["decoding has no effect", "hypotheses="]),
+        (["decoding=tuned"], ["only train.py chooses", "give a number"]),
         (["hypotheses=nowhere"], ["nowhere: no such file"]),
         (["refs=[nowhere]"], ["nowhere: no such file"]),
         (["refs=[]"], ["refs=[]"]),

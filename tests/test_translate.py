@@ -314,6 +314,7 @@ def test_a_page_and_heatmaps_show_explanations_beside_the_attention(run_dir, tmp
     ("more", "fragment"),
     [
         ({}, "page=FILE"),
+        ({"explain": "[]", "units": "pieces"}, "units= has no effect without alignments="),
         ({"page": "p.html", "beside": "RUN"}, "beside"),
         ({"heatmaps": "maps", "explain": "[rollout]"}, "Transformer"),
         ({"page": "p.html", "explain": "[gradient]", "int8": "true"}, "int8"),

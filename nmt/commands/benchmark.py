@@ -24,7 +24,7 @@ from nmt.atomic import json_text
 from nmt.benchmark import Decoding, Subject, build_step
 from nmt.commands.composing import CONFIGS, compose
 from nmt.config.commands import check_settings
-from nmt.config.types import key_of
+from nmt.config.types import key_of, say
 from nmt.data.augmentation import augment
 from nmt.data.datamodule import TranslationDataModule, make_datamodule
 from nmt.errors import UserError, command
@@ -124,6 +124,8 @@ def check_subjects(cfg: DictConfig) -> None:
 def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> Variants:
     """The variants to compare, by name. Raises UserError if their data differ, or there are none."""
     if cfg.attentions is not None:
+        if len(set(cfg.attentions)) < len(cfg.attentions):
+            raise UserError(f"attentions={say(cfg.attentions)} names one twice: name each once")
         variants = {str(name): [f"attention={name}"] for name in cfg.attentions}
     elif cfg.variants is not None:
         variants = {str(name): list(map(str, own)) for name, own in cfg.variants.items()}

@@ -22,7 +22,7 @@ from nmt.config.types import as_list, key_of, say
 from nmt.environment import is_sweep
 from nmt.errors import UserError, install
 from nmt.export import NEEDS
-from nmt.run.paths import check_folders, check_run, load_config, stored_settings
+from nmt.run.paths import TUNED, check_folders, check_run, load_config, stored_settings
 
 OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "normalization", "max_pairs")
 
@@ -57,6 +57,12 @@ def take_stored(
             OmegaConf.update(taken, key.partition(".")[2], value, force_add=True)
         cfg[group] = taken
     if group == "decoding":
+        if {"decoding", "decoding.length_alpha"} & given.keys() and cfg.decoding.length_alpha is None:
+            (first, config), *_ = runs.items()
+            if (config.get("choices") or {}).get("decoding") != TUNED:
+                raise UserError(
+                    f"only train.py chooses decoding.length_alpha=null, and {first} has chosen none: give a number"
+                )
         for key in ("max_length_ratio", "length_alpha"):  # training sets them if they are null
             if cfg.decoding[key] is None:
                 cfg.decoding[key] = stored.get(key)
@@ -112,6 +118,14 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     kind, alpha = (OmegaConf.select(cfg, f"data.tokenizer.{name}") for name in ("model_type", "sampling"))
     if alpha and kind in ("word", "char") and model is None and cfg.start_from is None:
         raise UserError(f"data.tokenizer.sampling={alpha} has no effect with model_type={kind}: leave it out")
+    decoding = cfg.decoding
+    if decoding.length_alpha is None and (decoding.beam_size == 1 or decoding.coverage_beta > 0):
+        key = "beam_size" if decoding.beam_size == 1 else "coverage_beta"
+        raise UserError(
+            f"decoding.length_alpha=null is chosen at the end of training, not with {key}={decoding[key]}: give a number"
+        )
+    if "decoding=tuned" in overrides and decoding.length_alpha is not None:
+        raise UserError("decoding=tuned chooses decoding.length_alpha: leave one of them out")
     for key in ("freeze", "old_share"):
         if cfg[key] and cfg.start_from is None:
             raise UserError(f"{key}={say(cfg[key])} needs start_from=RUN_DIR")
@@ -208,6 +222,12 @@ def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if cfg.page is None:
             raise UserError(f"beside={cfg.beside} has no effect without page=FILE: leave it out")
         check_run(cfg, "beside")
+    if "units" in map(key_of, overrides) and not any(
+        cfg[key] for key in ("alignments", "weights", "heatmaps", "page")
+    ):
+        raise UserError(
+            "units= has no effect without alignments=, weights=, heatmaps= or page=: leave it out"
+        )
     if cfg.explain and ((cfg.page is None and cfg.heatmaps is None) or cfg.beside is not None):
         raise UserError(
             f"explain={say(cfg.explain)} is for page=FILE and heatmaps=DIR, without beside=: give one, leave out beside"
@@ -258,10 +278,16 @@ def check_align(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def check_compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise UserError for missing files and runs, and for length bounds that do not rise."""
+    """Raise UserError for missing files and runs, idle settings, and length bounds that do not rise."""
     bounds = list(cfg.length_bounds)
     if not bounds or bounds != sorted(set(bounds)):
         raise UserError(f"length_bounds={bounds}: give rising numbers of words, such as [10,20,30]")
+    for idle, key, where in (
+        (cfg.refs is not None, "length_bounds", f"with refs={cfg.refs}, as the sources are not read"),
+        (cfg.output is None, "formats", "without output=DIR"),
+    ):
+        if idle and key in map(key_of, overrides):
+            raise UserError(f"{key}= has no effect {where}: leave it out")
     check_folders(cfg, folders=["output"])
     _check_inputs(*as_list(cfg.refs))
     runs, _ = read_runs(cfg.runs, cfg.split)

@@ -17,7 +17,8 @@ class ExponentialMovingAverage(Callback):
 
     After every `every_n_steps`-th optimizer step the average a, at first the initial weights, follows the weights w:
     `a <- d_t a + (1 - d_t) w`, in float32 or better. t counts the updates from 0; `d_t` is `decay`, or with `warmup`
-    `min(decay, (1 + t) / (10 + t))`, which soon forgets the initial weights.
+    `min(decay, (1 + t) / (10 + t))`, which soon forgets the initial weights. A validation or checkpoint before the
+    first update sets a to w.
 
     The model has the averaged weights during each validation. A checkpoint has them as `state_dict`, and the weights of
     training as `current_model_state`, as with Lightning's `WeightAveraging`. That callback is not used: it overwrites
@@ -60,6 +61,7 @@ class ExponentialMovingAverage(Callback):
             self.num_updates += 1
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._begin(pl_module)
         self._training = [weight.detach().clone() for weight in pl_module.parameters()]
         _copy(self._averages, pl_module)
 
@@ -70,6 +72,7 @@ class ExponentialMovingAverage(Callback):
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if self._training is None:
+            self._begin(pl_module)
             checkpoint["current_model_state"] = checkpoint["state_dict"]
         else:
             checkpoint["current_model_state"] = _state(pl_module, self._training)
@@ -80,6 +83,11 @@ class ExponentialMovingAverage(Callback):
             raise UserError("the checkpoint has no averaged weights: it was saved without averaging=ema")
         self._averages = [checkpoint["state_dict"][name] for name, _ in pl_module.named_parameters()]
         pl_module.load_state_dict(checkpoint["current_model_state"])
+
+    def _begin(self, pl_module: Any) -> None:
+        """Set the averages to the weights, if no update did."""
+        if self.num_updates == 0:
+            update(self._averages, list(pl_module.parameters()), 0.0)
 
 
 def decay_after(num_updates: int, decay: float, *, warmup: bool) -> float:
