@@ -122,7 +122,7 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     if decoding.length_alpha is None and (decoding.beam_size == 1 or decoding.coverage_beta > 0):
         key = "beam_size" if decoding.beam_size == 1 else "coverage_beta"
         raise UserError(
-            f"decoding.length_alpha=null is chosen at the end of training, not with {key}={decoding[key]}: give a number"
+            f"decoding.length_alpha=null is chosen after training, not with {key}={decoding[key]}: give a number"
         )
     if "decoding=tuned" in overrides and decoding.length_alpha is not None:
         raise UserError("decoding=tuned chooses decoding.length_alpha: leave one of them out")
