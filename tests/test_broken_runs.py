@@ -133,6 +133,11 @@ def test_a_hostile_checkpoint_runs_nothing(kind, untrained, tmp_path):
         ("", "config.yaml is broken"),
         ("- 1", "config.yaml is broken"),
         ("model: {_target_: x}\ndata: {}", "config.yaml is broken: it has no optimizer, "),
+        ("model: {_target_: x}\ndata: {tokenizer: a}", "config.yaml is broken: "),
+        (
+            "model: {_target_: x}\ndata: {tokenizer: {joint: [1]}}",
+            "data.tokenizer.joint is not true or false",
+        ),
     ],
 )
 def test_a_run_with_a_broken_configuration_does_not_go_on(text, fragment, untrained, tmp_path):

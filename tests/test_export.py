@@ -442,11 +442,13 @@ def test_a_card_shows_text_of_a_run_and_is_not_changed_by_it(models, tmp_path):
     config = OmegaConf.load(run / "config.yaml")
     config.data.src_lang, config.data.tgt_lang = "<script>", "vi"
     config.data["a\n# b\x1b"] = "[c](http://d)"
+    config.data.tokenizer = {"joint": True, "model": [str(tmp_path / "a.model")]}
     OmegaConf.save(config, run / "config.yaml")
     scores = {"<img>|": {"score": 1.0, "ci": None, "signature": "`<b>"}}
     (run / "metrics.json").write_text(json.dumps(scores), "utf-8")
     made = run_composed("export", f"run={run}", "format=safetensors", f"output={tmp_path / 'out'}")
     assert made.status == 0, made.err
+    assert str(tmp_path) not in (tmp_path / "out" / "config.yaml").read_text("utf-8")
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert "# &lt;script> to " in card
     assert "\n- a # b\\\\x1b: \\[c\\](http://d)\n" in card
@@ -475,7 +477,10 @@ def test_what_cannot_be_exported_is_refused_in_one_line_and_leaves_nothing(model
     for format in ("ctranslate2", "transformers"):
         needs(format)
         refused(
-            run_composed("export", *command, f"format={format}"), "for Transformers alone", "use format=onnx"
+            run_composed("export", *command, f"format={format}"),
+            "for Transformers without lexical votes",
+            f"format={format} ",
+            "use format=onnx",
         )
     turned = [f"run={models['rotary'].directory}", f"output={output}", "format=transformers"]
     refused(run_composed("export", *turned), "no class with rotary positions: use format=ctranslate2")

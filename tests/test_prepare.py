@@ -268,21 +268,27 @@ def read(folder: Path, split: str, columns=None) -> list:
 
 def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
     text, output = tmp_path / "text", tmp_path / "made" / "copy"
-    write(text, [*pairs[:300], pairs[0], ("same", "same"), ("", "x"), pairs[400]])
+    write(text, [*pairs[:300], pairs[0], ("same", "same"), ("", "x"), pairs[400], pairs[402]])
     write(text, [pairs[400], pairs[401], pairs[401]], "test_2016")
+    write(text, [pairs[402]], "test_2017")
     ended = run_composed(
         *("prepare", f"data.path={text}", *LANGS, f"output={output}", "rules.equal=false"),
         *(f"report={tmp_path / 'r.json'}", f"page={tmp_path / 'p.html'}"),
     )
     assert ended.status == 0, ended.err
     assert read(output, "train") == [*pairs[:300], ("same", "same")]
-    for lang in ("en", "vi"):
-        assert (output / f"test_2016.{lang}").read_bytes() == (text / f"test_2016.{lang}").read_bytes()
+    for name in (f"test_{year}.{lang}" for year in (2016, 2017) for lang in ("en", "vi")):
+        assert (output / name).read_bytes() == (text / name).read_bytes()
     dropped = [line.split("\t") for line in (output / "dropped.tsv").read_text().splitlines()[1:]]
-    assert dropped == [["line 301", "duplicate"], ["line 303", "empty"], ["line 304", "held_out"]]
+    assert dropped == [
+        ["line 301", "duplicate"],
+        ["line 303", "empty"],
+        ["line 304", "held_out"],
+        ["line 305", "held_out"],
+    ]
     report = json.loads((tmp_path / "r.json").read_text("utf-8"))
-    assert report["copy"] == {"train": 301, "duplicate": 1, "empty": 1, "held_out": 1}
-    assert report["splits"]["train"]["pairs"] == 304
+    assert report["copy"] == {"train": 301, "duplicate": 1, "empty": 1, "held_out": 2}
+    assert report["splits"]["train"]["pairs"] == 305
     [example] = report["splits"]["train"]["problems"]["duplicate"]["examples"]
     assert example == {"place": "line 301", "src": pairs[0][0], "tgt": pairs[0][1]}
     assert "duplicate: 1 (0.33%)" in ended.out

@@ -19,6 +19,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from nmt.commands.arguments import quote_argument
 from nmt.commands.run_names import arguments_for_training
 from nmt.data import grammar
 from nmt.errors import UserError
@@ -524,6 +525,9 @@ def test_a_broken_checkpoint_is_set_aside_for_the_one_before_it(workspace, whole
         each.write_bytes(b"nothing")
     with pytest.raises(UserError, match="no whole checkpoint to go on from: start the run anew"):
         resume.load_checkpoint(directory)
+    shutil.rmtree(directory / "checkpoints")
+    assert go_on(directory) == 1
+    assert f"has no checkpoint to go on from: start_from={directory}" in log_of(directory)
 
 
 @pytest.mark.parametrize(
@@ -721,6 +725,13 @@ def test_what_is_no_run_to_go_on_with_is_said(tmp_path):
 def test_hydra_is_told_of_keys_and_choices_that_the_default_choices_lack(tmp_path):
     stored = {"logger": {"csv": {}, "nothing": {}}, "choices": {"callbacks": "minimal", "trainer": "../x"}}
     (tmp_path / "config.yaml").write_text(json.dumps(stored | {"model": {"_target_": "x"}, "data": {}}))
+    quoted = tmp_path / "it's"
+    quoted.mkdir()
+    shutil.copy(tmp_path / "config.yaml", quoted)
+    assert arguments_for_training([quote_argument(f"resume={quoted}", {})])[:2] == [
+        "logger=[csv]",
+        "callbacks=minimal",
+    ]
     given = [f"resume={tmp_path}", "data.path=x", "decoding=greedy", "~callbacks.early_stopping"]
     forced = [given[0], "++data.path=x", *given[2:]]
     assert arguments_for_training(given) == ["logger=[csv]", "callbacks=minimal", *forced]

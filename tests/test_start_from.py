@@ -1,5 +1,6 @@
 """A run that starts from another has its weights and its tokenizer; parts may be frozen, and old text mixed in."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -216,6 +217,8 @@ def test_a_frozen_run_with_old_text_is_resumed_as_it_was(origin, tmp_path, caplo
     stored = OmegaConf.load(parts / "config.yaml")
     assert (list(stored.freeze), stored.old_share) == (["encoder"], 0.5)
     refused(run_composed("train", f"resume={parts}", "freeze=[]"), "freeze cannot change")
+    moved = ["trainer.max_epochs=3", f"start_from={tmp_path / 'moved'}"]
+    refused(run_composed("train", f"resume={parts}", *moved), "old_share reads its text: give start_from=")
 
 
 def test_freeze_and_old_share_need_a_run_to_start_from(origin, tmp_path):
@@ -238,6 +241,24 @@ def test_freeze_and_old_share_need_a_run_to_start_from(origin, tmp_path):
     )  # before the folder is found to be empty
     refused(ended, "freeze=[encodr]", "encoder")
     assert not (tmp_path / "config.yaml").exists()
+
+
+def test_a_model_larger_than_its_checkpoint_and_settings_without_a_tokenizer_are_refused(origin, tmp_path):
+    """Before memory is taken for it."""
+    for name, key, value, fragment in (
+        ("large", "model.size", 60_000, "does not fit the configured model, which has more weights"),
+        ("bare", "data.tokenizer", None, "config.yaml is broken: it has no data.tokenizer"),
+    ):
+        other = tmp_path / name
+        shutil.copytree(origin, other)
+        config = OmegaConf.load(other / "config.yaml")
+        if value is None:
+            del config.data["tokenizer"]
+        else:
+            assert OmegaConf.select(config, key)
+            OmegaConf.update(config, key, value)
+        OmegaConf.save(config, other / "config.yaml")
+        refused(start(other, tmp_path / "new", "freeze=[encoder]"), fragment)
 
 
 def test_pieces_that_the_vocabulary_lacks_are_told_with_their_share_and_words(origin, caplog):

@@ -176,6 +176,7 @@ def test_a_message_counts_lines_and_shows_some_characters():
     assert "3 lines hold words that the vocabulary does not know (zebra, ж): " in unknown_message(
         2, 3, "lines", ["zebra", "ж"]
     )
+    assert "(a, U+0085)" in unknown_message(2, 2, "lines", "a\x85")
     assert "(a, b, c, d, e, f, g, h, i, j, …)" in unknown_message(1, 1, "lines", "abcdefghijkl")
 
 

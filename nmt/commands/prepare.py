@@ -8,7 +8,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from nmt.atomic import json_text, write_together
-from nmt.data.find import Languages, find, missing_split_error
+from nmt.data.find import Languages, find, missing_split_error, more_test_sets
 from nmt.languages import wanted_tokenization
 from nmt.preparation import overview
 from nmt.preparation.clean_copy import DROPPED, NEW_SPLITS, write_copy
@@ -56,9 +56,11 @@ def find_splits(data: DictConfig) -> list[Split]:
     """The splits of the folder, the training text last. Raises UserError if it is missing."""
     directory = Path(data.path).expanduser()
     languages = Languages(data.src_lang, data.tgt_lang, None if data.columns is None else tuple(data.columns))
-    found = {name: find(directory, name, languages) for name in ("val", "test", "train")}
-    if found["train"] is None:
+    train = find(directory, "train", languages)
+    if train is None:
         raise missing_split_error(directory, "train", languages)
+    held_out = {name: find(directory, name, languages) for name in ("val", "test")}
+    found = held_out | more_test_sets(directory, languages) | {"train": train}
     units = _unit_of(languages.src), _unit_of(languages.tgt)
     is_lenient = data.bad_rows == "skip"
     return [Split(name, files, languages, units, is_lenient) for name, files in found.items() if files]

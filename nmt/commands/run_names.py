@@ -10,6 +10,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from nmt.commands.arguments import parse_setting
 from nmt.commands.composing import CONFIGS
 from nmt.environment import is_sweep, launch_rank
 from nmt.errors import UserError
@@ -71,7 +72,8 @@ def arguments_for_training(arguments: list[str]) -> list[str]:
     if {"-m", "--multirun"} & set(arguments):
         raise UserError(f"{given[-1]}: one run is resumed at a time, without -m")
     named = {each.partition("=")[0] for each in arguments}
-    directory = Path(given[-1].removeprefix("resume=").strip("'\""))
+    parsed = parse_setting(given[-1])
+    directory = Path(str(parsed.value() if parsed else given[-1].removeprefix("resume=")))
     stored = stored_choices(load_config(directory)) if (directory / "config.yaml").is_file() else []
     brought = [each for each in stored if each.partition("=")[0] not in named]
     return brought + [

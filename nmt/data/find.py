@@ -149,6 +149,15 @@ def find(directory: Path, split: str, languages: Languages) -> Files | None:
     return found[0]
 
 
+def more_test_sets(directory: Path, languages: Languages) -> dict[str, Files]:
+    """The test sets of a directory, by name, without the one that `find` takes for `test`."""
+    stems, first = _by_stem(directory, languages), find(directory, "test", languages)
+    _gather_references(stems, languages)
+    names = [stem for stem in stems if _NAMED["test"].match(stem)]
+    found = {name: [*_candidates(directory, name, stems[name], languages, one_side=False)] for name in names}
+    return {name: files[0] for name, files in found.items() if files and files[0] != first}
+
+
 def missing_split_error(directory: Path, split: str, languages: Languages) -> UserError:
     """The error for a split without files. It lists the names that are looked for and the files in the directory."""
     names = " or ".join(ALIASES.get(split, (split,)))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from nmt.data.tokenizer import Tokenizer
 
@@ -41,7 +41,8 @@ def unknown_message(number: int, total: int, kind: str, texts: Iterable[str]) ->
     """`3 of 10 lines hold characters that the vocabulary does not know (…)`, with the first of these, or of words."""
     distinct = list(dict.fromkeys(texts))
     unit = "words" if max(map(len, distinct)) > 1 else "characters"
-    shown = ", ".join(distinct[:_NUM_SHOWN]) + (", …" if len(distinct) > _NUM_SHOWN else "")
+    named = (each if each.isprintable() else " ".join(f"U+{ord(c):04X}" for c in each) for each in distinct)
+    shown = ", ".join(islice(named, _NUM_SHOWN)) + (", …" if len(distinct) > _NUM_SHOWN else "")
     return (
         f"{number:,} of {total:,} {kind} hold {unit} that the vocabulary does not know ({shown}): "
         "the model has one unknown piece for all of them"

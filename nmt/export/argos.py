@@ -35,7 +35,7 @@ def write(run: Run, directory: Path, quantization: str | None = None) -> str:
     name = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
     model = directory / name / "model"
     model.mkdir(parents=True)
-    ctranslate2.write(run, model, quantization)
+    ctranslate2.write(run, model, quantization, format="argos")
     (model / "joint.model").rename(directory / name / "sentencepiece.model")
     metadata = {
         "type": "translate",

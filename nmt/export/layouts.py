@@ -48,7 +48,8 @@ def parts_of(run: Run, format: str) -> Parts:
         and model.lexical is None
     ):
         raise UserError(
-            f"format={format} is for Transformers alone, {run.directory} is {model.name}: use format=onnx"
+            f"format={format} is for Transformers without lexical votes, {run.directory} is {model.name}: use "
+            "format=onnx"
         )
     sides = [(isinstance(side.norm, nn.LayerNorm), type(side.positions)) for side in (encoder, decoder)]
     known = sides[0][1] in (LearnedPositions, RotaryPositions, SinusoidalPositions)

@@ -1,6 +1,7 @@
 """Export of the weights as safetensors, with the model's configuration: also a run to send without a pickle."""
 
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 from safetensors import safe_open
@@ -11,6 +12,10 @@ from nmt.config.types import flat
 from nmt.run.run import Run
 
 LIBRARY = None
+
+
+def _without_folder(value: Any) -> Any:
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def write(run: Run, directory: Path) -> str:
@@ -33,8 +38,10 @@ def write(run: Run, directory: Path) -> str:
     tokenizer.save(directory / "tokenizer")
     settings = run.config.copy()
     for key, value in flat(OmegaConf.to_container(settings, resolve=True)).items():
-        if isinstance(value, str) and Path(value).is_absolute():
-            OmegaConf.update(settings, key, Path(value).name)
+        if isinstance(value, list):
+            OmegaConf.update(settings, key, list(map(_without_folder, value)))
+        elif value != _without_folder(value):
+            OmegaConf.update(settings, key, _without_folder(value))
     OmegaConf.save(settings, directory / "config.yaml")
     state = run.translator.state_dict()
     with safe_open(file, framework="pt") as stored:

@@ -53,6 +53,9 @@ def load_config(directory: Path) -> DictConfig:
         for key in ("data", "choices", "decoding", "metrics"):
             if config.get(key) is not None and not OmegaConf.is_dict(config[key]):
                 raise ValueError(f"{key} holds no settings")
+        joint = OmegaConf.select(config, "data.tokenizer.joint", default=True)
+        if not isinstance(joint, bool):
+            raise ValueError("data.tokenizer.joint is not true or false")
         if not all(isinstance(each, str) for each in (config.get("choices") or {}).values()):
             raise ValueError("choices are names")
     except UserError:

@@ -50,7 +50,10 @@ _ABSENT = object()
 def check_stored(stored: DictConfig, run_dir: Path) -> dict[str, Any]:
     """The configuration of a run, with its paths moved to the current run directory. Raises UserError."""
     loaded: Any = OmegaConf.to_container(stored)
-    if missing := [key for key in _NEEDED if not isinstance(loaded.get(key), _NEEDED[key])]:
+    missing = [key for key in _NEEDED if not isinstance(loaded.get(key), _NEEDED[key])]
+    if not missing and "tokenizer" not in loaded["data"]:
+        missing = ["data.tokenizer"]
+    if missing:
         raise UserError(f"{run_dir / 'config.yaml'} is broken: it has no {', '.join(missing)}")
     return move_paths(loaded, loaded["run_dir"], str(run_dir))
 

@@ -47,7 +47,12 @@ def mix_in_old_text(cfg: DictConfig, train: Any) -> Any:
 
     They are drawn once, by the seed: without repetition, unless that text has too few.
     """
-    data = stored_data(load_config(Path(cfg.start_from)).data)
+    try:
+        data = stored_data(load_config(Path(cfg.start_from)).data)
+    except UserError as error:
+        raise UserError(
+            f"{error}; old_share reads its text: give start_from=RUN_DIR, where it is now"
+        ) from error
     data.cache_dir = cfg.data.cache_dir
     old = read_whole(data, ["train"], trusted=cfg.trusted, stored=True)["train"]
     number = max(1, round(len(train) * cfg.old_share / (1 - cfg.old_share)))

@@ -42,6 +42,11 @@ def resume_run(
     wrong type or value.
     """
     run_dir = Path(cfg.resume).resolve()
+    if not any((checkpoints_of(run_dir) / name).is_file() for name in (LAST, PREVIOUS, BEST)):
+        raise UserError(
+            f"{run_dir} has no checkpoint to go on from: start_from={run_dir} begins a new run with its weights, if it "
+            "has any"
+        )
     before, config, lines = merge_settings(cfg, stored, overrides, run_dir)
     resumed = OmegaConf.create(config | {"trusted": list(cfg.trusted)})
     check_settings(resumed)

@@ -27,7 +27,7 @@ from nmt.metrics import Bleu
 from nmt.run import provenance
 from nmt.run.data import read_splits
 from nmt.run.limits import check_decoding
-from nmt.run.loading import load_weights
+from nmt.run.loading import load_translator, load_weights
 from nmt.run.model import build_translator
 from nmt.run.paths import load_config, write_config
 from nmt.training import launch
@@ -241,6 +241,8 @@ def take_start(cfg: DictConfig, origin: Path) -> tuple[dict[str, Tensor], Path]:
     Logs the settings of the model that differ: loading weights finds only some, not heads.
     """
     there, file = load_config(origin), checkpoint_file(origin, "best")
+    if "tokenizer" not in there.data:
+        raise UserError(f"{origin / 'config.yaml'} is broken: it has no data.tokenizer")
     models = model_files(origin / "tokenizer", joint=there.data.tokenizer.joint)
     cfg.data.tokenizer = {
         **there.data.tokenizer,
@@ -253,7 +255,8 @@ def take_start(cfg: DictConfig, origin: Path) -> tuple[dict[str, Tensor], Path]:
     ]:
         log.info("the model differs from that of start_from: %s", ", ".join(lines))
     if cfg.get("freeze"):  # a wrong name is refused before the text is read
-        like = build_translator(there.model, Tokenizer.load(origin / "tokenizer"), trusted=cfg.trusted)
+        tokenizer = Tokenizer.load(origin / "tokenizer")
+        like = load_translator(there.model, tokenizer, [file], trusted=cfg.trusted)
         log.info("frozen: %s", freeze(like, cfg.freeze))
     return read_weights(file), file
 
