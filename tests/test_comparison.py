@@ -226,7 +226,7 @@ def test_what_made_the_hypotheses_tells_runs_apart_and_not_what_training_would_h
     decodings = {
         "a": None,
         "b": {"beam_size": 1, "length_alpha": 1.0},
-        "c": {"beam_size": 10, "length_alpha": 1.0},
+        "c": {"beam_size": 10, "length_alpha": 1},
     }
     for seed, (name, decoding) in enumerate(decodings.items()):
         written = {} if decoding is None else {"decoding": decoding, "checkpoint": "best"}
@@ -254,7 +254,7 @@ def test_length_penalties_that_runs_chose_by_themselves_are_one_setting(sweep):
         config["decoding"] = {"beam_size": 5, "length_alpha": trained}
         (directory / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
     runs = [read_run(sweep.root / "runs" / name, "test") for name in "abcd"]
-    assert label_experiments(runs) == [f"length_alpha={each}" for each in ("tuned", "tuned", "1.0", "1.6")]
+    assert label_experiments(runs) == [f"length_alpha={each}" for each in ("tuned", "tuned", "1", "1.6")]
 
 
 def test_labels_are_the_fewest_settings_that_tell_the_runs_apart(sweep):

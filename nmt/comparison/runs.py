@@ -65,7 +65,7 @@ class ScoredRun:
         if members := self.metrics.get("ensemble"):
             tree["ensemble"] = "+".join(Path(each).name for each in members)
         return {
-            printable(key): printable(str(value).removeprefix(run_dir))
+            printable(key): printable(str(_plain(value)).removeprefix(run_dir))
             for key, value in flat(tree).items()
             if not f"{key}.".startswith(tuple(f"{left_out}." for left_out in NOT_SETTINGS))
             and not key.endswith("cache_dir")
@@ -75,6 +75,11 @@ class ScoredRun:
     @property
     def seed(self) -> str:
         return str(self.config.get("seed"))
+
+
+def _plain(value: Any) -> Any:
+    """3.0, as typed or as a default, is 3."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def read_run(directory: Path, split: str) -> ScoredRun:
