@@ -597,7 +597,6 @@ def test_an_empty_batch_gives_nothing() -> None:
         ({"temperature": 0.5}, "temperature=0.5 has no effect with sample=false"),
         ({"top_k": 5}, "top_k=5 has no effect"),
         ({"sample": "yes"}, r"sample\n  Input should be a valid boolean"),
-        ({"beam_size": 1, "coverage_beta": 0.1}, "coverage_beta=0.1 has no effect with beam_size=1"),
         ({"sample": True, "beam_size": 5}, "beam_size=5 has no effect with sample=true"),
         ({"sample": True, "length_alpha": 1.0}, "length_alpha=1.0 has no effect"),
         (

@@ -102,6 +102,7 @@ SETTINGS = {
         ["decoding.length_alpha=null", "beam_size=1: give a number"],
     ),
     "a penalty chosen beside coverage": (["decoding=tuned", "decoding.coverage_beta=0.2"], ["coverage_beta=0.2: give"]),
+    "a penalty without a beam": (["decoding=greedy", "decoding.coverage_beta=0.2"], ["has no effect with beam_size=1"]),
     "a penalty chosen and given": (["decoding=tuned", "decoding.length_alpha=0.5"], ["leave one of them out"]),
     "no metrics": (["~metrics"], ["nothing gives metrics, which is needed: leave out ~metrics"]),
     "word for an interval": (["trainer.val_check_interval=abc"], ["trainer.val_check_interval=abc: "]),

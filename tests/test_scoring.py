@@ -533,6 +533,10 @@ def test_given_translations_have_the_log_probabilities_of_the_search(scored, tmp
         (["src=FILE", "refs=FILE", "split=val"], ["split has no effect", "src="]),
         (["src=FILE", "refs=FILE", "data.path=x"], ["data.path has no effect", "src="]),
         (["hypotheses=FILE", "decoding=greedy"], ["decoding has no effect", "hypotheses="]),
+        (
+            ["decoding=greedy", "decoding.coverage_beta=0.2"],
+            ["coverage_beta=0.2 has no effect with beam_size=1"],
+        ),
         (["decoding=tuned"], ["only train.py chooses", "give a number"]),
         (["hypotheses=nowhere"], ["nowhere: no such file"]),
         (["refs=[nowhere]"], ["nowhere: no such file"]),

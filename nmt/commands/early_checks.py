@@ -66,6 +66,15 @@ def take_stored(
         for key in ("max_length_ratio", "length_alpha"):  # training sets them if they are null
             if cfg.decoding[key] is None:
                 cfg.decoding[key] = stored.get(key)
+        _check_coverage(cfg.decoding)
+
+
+def _check_coverage(decoding: DictConfig) -> None:
+    """Raise UserError for a penalty that ranks the hypotheses of a beam, without a beam."""
+    if decoding.get("beam_size") == 1 and not decoding.get("sample") and decoding.get("coverage_beta"):
+        raise UserError(
+            f"decoding.coverage_beta={decoding.coverage_beta} has no effect with beam_size=1: give 0"
+        )
 
 
 def check_additions(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
@@ -119,6 +128,7 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
     if alpha and kind in ("word", "char") and model is None and cfg.start_from is None:
         raise UserError(f"data.tokenizer.sampling={alpha} has no effect with model_type={kind}: leave it out")
     decoding = cfg.decoding
+    _check_coverage(decoding)
     if decoding.length_alpha is None and (decoding.beam_size == 1 or decoding.coverage_beta > 0):
         key = "beam_size" if decoding.beam_size == 1 else "coverage_beta"
         raise UserError(

@@ -69,10 +69,6 @@ class DecodingSettings:
             raise ValueError(f"dictionary={self.dictionary} has no effect without replace_unknown=true")
         if self.max_length_ratio == self.max_length_extra == 0:
             raise ValueError("max_length_ratio=0 and max_length_extra=0 leave no piece: raise one of them")
-        if self.beam_size == 1 and self.coverage_beta > 0 and not self.sample:
-            raise ValueError(
-                f"coverage_beta={self.coverage_beta} has no effect with beam_size=1: leave it at 0"
-            )
         idle = {"beam_size": 1, **_OF_A_BEAM} if self.sample else _OF_SAMPLES
         for name, neutral in idle.items():
             if getattr(self, name) != neutral:
