@@ -242,6 +242,15 @@ def test_what_made_the_hypotheses_tells_runs_apart_and_not_what_training_would_h
     assert label_runs([runs[1], runs[3]]) == ["average=None", "average=5"]
 
 
+def test_pictures_and_reports_make_no_other_system(sweep):
+    plain, drawn = (sweep.write(name, seed=seed) for seed, name in enumerate("ab"))
+    config = yaml.safe_load((drawn / "config.yaml").read_text("utf-8"))
+    config.setdefault("callbacks", {})["alignments"] = {"num_sentences": 4}
+    config.setdefault("trainer", {})["log_every_n_steps"] = 7
+    (drawn / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    assert read_run(plain, "test").settings == read_run(drawn, "test").settings
+
+
 def test_length_penalties_that_runs_chose_by_themselves_are_one_setting(sweep):
     """Those of a and b; c was scored with another, and d trained with a given one."""
     for seed, (name, trained, scored) in enumerate(

@@ -23,7 +23,9 @@ NOT_SETTINGS = (
     "logger",
     "metrics",
     "choices",
+    "callbacks.alignments",  # pictures
     "trainer.enable_progress_bar",
+    "trainer.log_every_n_steps",
 )
 # Keys of metrics.json for the making of the hypotheses, with their defaults.
 MADE_WITH = {"checkpoint": "best", "average": None, "int8": False}
