@@ -114,8 +114,8 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError("tuning= has no effect in a single run: add -m")
     _check_removals(overrides)
     _check_limits(cfg.trainer)
-    if "data.buffer_pairs" in map(key_of, overrides) and cfg.data.get("streaming") is None:
-        raise UserError("data.buffer_pairs= has no effect without data.streaming=: leave it out")
+    if cfg.data.get("streaming") is None:
+        _refuse_idle("data.buffer_pairs", overrides, "without data.streaming=")
     _check_inputs(OmegaConf.select(cfg, "data.path", throw_on_missing=False))
     if cfg.resume is not None:
         if not (Path(cfg.resume) / "config.yaml").is_file():
@@ -134,7 +134,7 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError(
             f"decoding.length_alpha=null is chosen after training, not with {key}={decoding[key]}: give a number"
         )
-    if "decoding=tuned" in overrides and decoding.length_alpha is not None:
+    if f"decoding={TUNED}" in overrides and decoding.length_alpha is not None:
         raise UserError("decoding=tuned chooses decoding.length_alpha: leave one of them out")
     for key in ("freeze", "old_share"):
         if cfg[key] and cfg.start_from is None:
@@ -148,6 +148,12 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if key in (f"data.tokenizer.{name}" for name in idle):
             raise UserError(f"{key} has no effect with {given}: leave it out")
     _check_inputs(*as_list(model), OmegaConf.select(cfg, "decoding.dictionary"))
+
+
+def _refuse_idle(key: str, overrides: Sequence[str], where: str) -> None:
+    """Raise UserError if the setting `key`, which has no effect here, was given."""
+    if key in map(key_of, overrides):
+        raise UserError(f"{key}= has no effect {where}: leave it out")
 
 
 def _check_read_whole(cfg: DictConfig, key: str) -> None:
@@ -192,8 +198,8 @@ def check_evaluate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         for key in map(key_of, overrides):
             if cfg[given] is not None and key.split(".")[0] in idle:
                 raise UserError(f"{key} has no effect with {given}={cfg[given]}: leave it out")
-    if "explain_lines" in map(key_of, overrides) and not cfg.explain:
-        raise UserError("explain_lines= has no effect without explain=: leave it out")
+    if not cfg.explain:
+        _refuse_idle("explain_lines", overrides, "without explain=")
     _check_explainers(cfg)
     refs = as_list(cfg.refs)
     _check_inputs(cfg.src, cfg.hypotheses, *refs)
@@ -232,12 +238,8 @@ def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if cfg.page is None:
             raise UserError(f"beside={cfg.beside} has no effect without page=FILE: leave it out")
         check_run(cfg, "beside")
-    if "units" in map(key_of, overrides) and not any(
-        cfg[key] for key in ("alignments", "weights", "heatmaps", "page")
-    ):
-        raise UserError(
-            "units= has no effect without alignments=, weights=, heatmaps= or page=: leave it out"
-        )
+    if not any(cfg[key] for key in ("alignments", "weights", "heatmaps", "page")):
+        _refuse_idle("units", overrides, "without alignments=, weights=, heatmaps= or page=")
     if cfg.explain and ((cfg.page is None and cfg.heatmaps is None) or cfg.beside is not None):
         raise UserError(
             f"explain={say(cfg.explain)} is for page=FILE and heatmaps=DIR, without beside=: give one, leave out beside"
@@ -292,12 +294,10 @@ def check_compare(cfg: DictConfig, overrides: Sequence[str]) -> None:
     bounds = list(cfg.length_bounds)
     if not bounds or bounds != sorted(set(bounds)):
         raise UserError(f"length_bounds={bounds}: give rising numbers of words, such as [10,20,30]")
-    for idle, key, where in (
-        (cfg.refs is not None, "length_bounds", f"with refs={cfg.refs}, as the sources are not read"),
-        (cfg.output is None, "formats", "without output=DIR"),
-    ):
-        if idle and key in map(key_of, overrides):
-            raise UserError(f"{key}= has no effect {where}: leave it out")
+    if cfg.refs is not None:
+        _refuse_idle("length_bounds", overrides, f"with refs={cfg.refs}, as the sources are not read")
+    if cfg.output is None:
+        _refuse_idle("formats", overrides, "without output=DIR")
     check_folders(cfg, folders=["output"])
     _check_inputs(*as_list(cfg.refs))
     runs, _ = read_runs(cfg.runs, cfg.split)

@@ -38,10 +38,9 @@ def write(run: Run, directory: Path) -> str:
     tokenizer.save(directory / "tokenizer")
     settings = run.config.copy()
     for key, value in flat(OmegaConf.to_container(settings, resolve=True)).items():
-        if isinstance(value, list):
-            OmegaConf.update(settings, key, list(map(_without_folder, value)))
-        elif value != _without_folder(value):
-            OmegaConf.update(settings, key, _without_folder(value))
+        kept = list(map(_without_folder, value)) if isinstance(value, list) else _without_folder(value)
+        if kept != value:
+            OmegaConf.update(settings, key, kept)
     OmegaConf.save(settings, directory / "config.yaml")
     state = run.translator.state_dict()
     with safe_open(file, framework="pt") as stored:

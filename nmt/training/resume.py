@@ -11,7 +11,17 @@ from lightning.pytorch.callbacks import EarlyStopping, Timer
 from omegaconf import DictConfig, OmegaConf
 
 from nmt import kernels
-from nmt.checkpoint import BEST, BROKEN, LAST, PREVIOUS, RESUMABLE, checkpoints_of, pause_in, read_checkpoint
+from nmt.checkpoint import (
+    BEST,
+    BROKEN,
+    LAST,
+    PREVIOUS,
+    RESUMABLE,
+    checkpoints_of,
+    has_checkpoints,
+    pause_in,
+    read_checkpoint,
+)
 from nmt.config.build import check_buildable, reads_lowercase
 from nmt.config.types import key_of
 from nmt.data.tokenizer import Tokenizer
@@ -42,7 +52,7 @@ def resume_run(
     wrong type or value.
     """
     run_dir = Path(cfg.resume).resolve()
-    if not any((checkpoints_of(run_dir) / name).is_file() for name in (LAST, PREVIOUS, BEST)):
+    if not has_checkpoints(run_dir):
         raise UserError(
             f"{run_dir} has no checkpoint to go on from: start_from={run_dir} begins a new run with its weights, if it "
             "has any"
