@@ -176,7 +176,7 @@ def take_turns(
 
 def row_of(work: str, model: str, turns: Mapping[str, Sequence[Turn]]) -> dict[str, Any]:
     """A row of the table: the medians of here and of the fastest other toolkit, and their ratio over the rounds."""
-    rates = {name: [turn.rate for turn in each] for name, each in turns.items()}
+    rates = {name: [round(turn.rate, 1) for turn in each] for name, each in turns.items()}
     medians = {name: statistics.median(each) for name, each in rates.items()}
     fastest = max((name for name in medians if name != "nmt"), key=lambda name: medians[name])
     ratio = paired_ratio(rates["nmt"], rates[fastest])
@@ -187,9 +187,7 @@ def row_of(work: str, model: str, turns: Mapping[str, Sequence[Turn]]) -> dict[s
         "there": round(medians[fastest]),
         "ratio": round(ratio["median"], 2),
         "range": [round(ratio[each], 2) for each in ("min", "max")],
-        "rounds": {
-            TOOLKITS[name].name: [round(each, 1) for each in values] for name, values in rates.items()
-        },
+        "rounds": {TOOLKITS[name].name: values for name, values in rates.items()},
     }
 
 
