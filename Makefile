@@ -66,7 +66,7 @@ reference: dev          ## write the generated pages of docs/ again, and the tab
 pictures: dev           ## make the pictures of README and docs again: make pictures RUN=RUN_DIR DOCUMENTS=RUN_DIR
 	$(BIN)/python docs/draw.py $(RUN) $(DOCUMENTS)
 
-format: dev             ## let ruff mend what it can
+format: dev             ## let ruff fix what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

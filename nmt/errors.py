@@ -1,4 +1,4 @@
-"""Exceptions for faults that the user can mend, and text for their messages."""
+"""Exceptions for faults that the user can fix, and text for their messages."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Write a trained run for CTranslate2, transformers or ONNX, or as plain safetensors."""
+"""Write a trained run for CTranslate2, Argos, transformers or ONNX, as plain safetensors, or as a web page."""
 
 from nmt.commands import run_command
 

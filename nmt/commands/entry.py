@@ -26,7 +26,7 @@ from nmt import environment
 from nmt.commands import early_checks
 from nmt.commands.arguments import HELP, prepare_arguments
 from nmt.commands.composing import CONFIGS
-from nmt.commands.messages import can_be_mended, explain_error
+from nmt.commands.messages import can_be_fixed, explain_error
 from nmt.commands.own_text import with_recipe
 from nmt.commands.reference import help_of, read_settings
 from nmt.commands.run_names import arguments_for_training, make_run_name
@@ -182,7 +182,7 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
         _drop_output()
         sys.exit(0)
     except Exception as error:
-        if not can_be_mended(error) or os.environ.get("NMT_TRACEBACK"):
+        if not can_be_fixed(error) or os.environ.get("NMT_TRACEBACK"):
             raise
         try:
             if sys.stdout is not None:

@@ -19,7 +19,7 @@ _EXTRAS = {"hydra/sweeper/optuna": "tuning", "hydra/launcher/submitit": "cluster
 _GROUP_FAULT = "Config group override must be"  # start of a plain ValueError of Hydra
 
 
-def can_be_mended(error: Exception) -> bool:
+def can_be_fixed(error: Exception) -> bool:
     """True if an error comes from the user's input or the machine; other errors are bugs."""
     if isinstance(error, UserError | HydraException | OmegaConfBaseException | OSError):
         return True

@@ -109,7 +109,7 @@ def _say_shift(stretch: Mapping[str, Any]) -> str:
     """`pairs 101 to 300: line i + 1 translates line i`."""
     pairs, shift = f"pairs {stretch['first']:,} to {stretch['last']:,}", stretch["shift"]
     if shift is None:
-        return f"{pairs}: the sides do not belong together, and a shift by a few lines does not mend it"
+        return f"{pairs}: the sides do not belong together, and a shift by a few lines does not repair it"
     return f"{pairs}: line i {'+' if shift > 0 else '-'} {abs(shift)} translates line i"
 
 

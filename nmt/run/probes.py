@@ -108,7 +108,7 @@ def probe_rows(results: Mapping[str, Any]) -> list[list[str]]:
 
 
 def probe_notes(results: Mapping[str, Any]) -> list[str]:
-    """A line if two sentences lose over LOST of their score, which training can mend."""
+    """A line if two sentences lose over LOST of their score, which training can repair."""
     found = results.get("two_sentences", {})
     scores = next((found[kind] for kind in SCORES if kind in found), None)
     if scores is None or scores["score"] >= (1 - LOST) * scores["original"]:
