@@ -10,6 +10,7 @@ import shlex
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,18 @@ def within(score: float, spread: float) -> str:
     return f"{score:.1f} ± {spread:.1f}"
 
 
+def score_of(run: dict[str, Any], name: str = "bleu") -> str:
+    """The score of a run, or the mean and deviation of runs that differ in their seed alone."""
+    score = run[name]
+    return (
+        within(score["mean"], score["std"]) if isinstance(score, dict) else within(score, run[f"{name}_ci"])
+    )
+
+
+def decimals(number: float | None) -> str:
+    return "–" if number is None else f"{number:.3f}"
+
+
 def origin(runs: Sequence[dict[str, Any]]) -> str:
     """The line under a table: commits and machines of its runs."""
     commits = ", ".join(dict.fromkeys(f"`{run['commit']}`" for run in runs))
@@ -70,9 +83,8 @@ def mechanisms() -> str:
     record = load("earlier")["mechanisms"]
     lines = [["settings", "BLEU", "AER", "parameters"]]
     for row in record["rows"]:
-        aer = "–" if row["aer"] is None else f"{row['aer']:.3f}"
-        score = within(row["bleu"], row["ci"])
-        lines.append([f"`{row['settings']}`", score, aer, f"{row['parameters'] / 1e6:.2f}M"])
+        score, size = within(row["bleu"], row["ci"]), f"{row['parameters'] / 1e6:.2f}M"
+        lines.append([f"`{row['settings']}`", score, decimals(row["aer"]), size])
     return f"{align_columns(lines)}\n\n{record['note']} Commit `{record['commit']}`."
 
 
@@ -81,18 +93,10 @@ def seeds(name: str) -> str:
     record = load(name)
     lines = [["settings", "BLEU", "AER", "steps"]]
     for run in record["runs"]:
-        aer = f"{run['aer']:.3f}" if "aer" in run else "–"
-        lines.append([command_of(run), within(run["bleu"], run["bleu_ci"]), aer, f"{run['steps']:,}"])
+        lines.append([command_of(run), score_of(run), decimals(run.get("aer")), f"{run['steps']:,}"])
     for each in record["seeds"]:
         aer = f"{each['aer']['mean']:.3f} ± {each['aer']['std']:.3f}" if "aer" in each else "–"
-        lines.append(
-            [
-                f"mean and deviation of {each['num_runs']}",
-                within(each["bleu"]["mean"], each["bleu"]["std"]),
-                aer,
-                "",
-            ]
-        )
+        lines.append([f"mean and deviation of {each['num_runs']}", score_of(each), aer, ""])
     return f"{align_columns(lines)}\n\n{origin(record['runs'])}"
 
 
@@ -168,7 +172,7 @@ def alignment() -> str:
     columns = list(record["rows"][0])
     lines = [columns]
     for row in record["rows"]:
-        lines.append([row["model"], *("–" if row[key] is None else f"{row[key]:.3f}" for key in columns[1:])])
+        lines.append([row["model"], *(decimals(row[key]) for key in columns[1:])])
     return f"{align_columns(lines)}\n\n{record['note']} Commit `{record['commit']}`."
 
 
@@ -176,8 +180,7 @@ def reproduction() -> str:
     record = load("earlier")["reproduction"]
     lines = [["settings", "BLEU", "AER"]]
     for row in sorted(record["rows"], key=lambda row: -row["bleu"]):
-        aer = "–" if row["aer"] is None else f"{row['aer']:.3f}"
-        lines.append([f"`{row['settings']}`", within(row["bleu"], row["std"]), aer])
+        lines.append([f"`{row['settings']}`", within(row["bleu"], row["std"]), decimals(row["aer"])])
     return f"{align_columns(lines)}\n\n{record['note']} Commit `{record['commit']}`."
 
 
@@ -187,9 +190,9 @@ def options(name: str) -> str:
     lines = [["settings", "BLEU", "p", "parameters", "steps"]]
     for run in runs:
         p = run["bleu_p_randomization"]
-        score = within(run["bleu"], run["bleu_ci"])
-        chance = "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-        lines.append([command_of(run), score, chance, f"{run['num_parameters']:,}", f"{run['steps']:,}"])
+        chance = "< 0.001" if p is not None and p < 0.001 else decimals(p)
+        sizes = f"{run['num_parameters']:,}", f"{run['steps']:,}"
+        lines.append([command_of(run), score_of(run), chance, *sizes])
     return f"{align_columns(lines)}\n\n{origin(runs)}"
 
 
@@ -199,14 +202,7 @@ def documents(name: str, score: str) -> str:
     lines = [["settings", LABELS[score], "precision at k", "mass", "parameters"]]
     for run in sorted(runs, key=lambda run: run["command"]):
         found = [f"{run[f'importance/{key}']:.2f}" for key in ("precision", "mass")]
-        lines.append(
-            [
-                command_of(run),
-                within(run[score], run[f"{score}_ci"]),
-                *found,
-                f"{run['num_parameters']:,}",
-            ]
-        )
+        lines.append([command_of(run), score_of(run, score), *found, f"{run['num_parameters']:,}"])
     return f"{align_columns(lines)}\n\n{origin(runs)}"
 
 
@@ -258,39 +254,28 @@ def readme_results() -> str:
     """Ten rows at most: the default run, attention against the bottleneck, real text."""
     [default] = load("default")["seeds"]
     lines = [["test set", "settings", "BLEU", "AER"]]
-    lines.append(
-        [
-            "built-in en→vi, 3 seeds",
-            "the defaults",
-            within(default["bleu"]["mean"], default["bleu"]["std"]),
-            f"{default['aer']['mean']:.3f}",
-        ]
-    )
+    aer = decimals(default["aer"]["mean"])
+    lines.append(["built-in en→vi, 3 seeds", "the defaults", score_of(default), aer])
     for run in load("multi30k_fast")["runs"][:2]:
-        score = within(run["bleu"], run["bleu_ci"])
-        lines.append(["Multi30k de→en, 4 epochs", command_of(run), score, "–"])
-    [de_en] = load("multi30k_wide")["seeds"]
-    score = within(de_en["bleu"]["mean"], de_en["bleu"]["std"])
-    label = f"Multi30k de→en, test 2016, {de_en['num_runs']} seeds, in bfloat16"
-    lines.append([label, "`experiment=multi30k_gru_wide`", score, "–"])
-    settings = "experiment=multi30k_transformer_guided data.path=DIR"
-    run = load("multi30k_votes")["runs"][0]
-    score = within(run["bleu"], run["bleu_ci"])
-    lines.append(["Multi30k de→en, test 2016, in bfloat16", f"`{settings} seed=2`", score, "–"])
-    [en_de] = load("multi30k_transformer_en_de")["seeds"]
-    score = within(en_de["bleu"]["mean"], en_de["bleu"]["std"])
-    label = f"Multi30k en→de, test 2016, {en_de['num_runs']} seeds, in bfloat16"
-    lines.append([label, f"`{settings} data.src_lang=en data.tgt_lang=de`", score, "–"])
+        lines.append(["Multi30k de→en, 4 epochs", command_of(run), score_of(run), "–"])
+    guided = "experiment=multi30k_transformer_guided data.path=DIR"
+    en_de = f"{guided} data.src_lang=en data.tgt_lang=de"
+    rows = [
+        ("Multi30k de→en, test 2016", load("multi30k_wide")["seeds"][0], "experiment=multi30k_gru_wide"),
+        ("Multi30k de→en, test 2016", load("multi30k_votes")["runs"][0], f"{guided} seed=2"),
+        ("Multi30k en→de, test 2016", load("multi30k_transformer_en_de")["seeds"][0], en_de),
+        ("EVBNews en→vi", load("evbnews_votes")["seeds"][0], "experiment=evbnews_en_vi_wide data.path=DIR"),
+    ]
+    for name, run, settings in rows:
+        seeds = f", {run['num_runs']} seeds" if "num_runs" in run else ""
+        lines.append([f"{name}{seeds}, in bfloat16", f"`{settings}`", score_of(run), "–"])
     chosen = "_gru_ema", "_lower data.src_lang=en data.tgt_lang=de"
-    for row in load("earlier")["scores"]:
-        if row["seeds"] > 1 and row["settings"].endswith(chosen):
-            score = f"{row['bleu']} ± {row['std']}"
-            lines.append([f"{row['data']}, {row['seeds']} seeds", f"`{row['settings']}`", score, "–"])
-    [news] = load("evbnews_votes")["seeds"]
-    score = within(news["bleu"]["mean"], news["bleu"]["std"])
-    label = f"EVBNews en→vi, {news['num_runs']} seeds, in bfloat16"
-    lines.append([label, "`experiment=evbnews_en_vi_wide data.path=DIR`", score, "–"])
-    return align_columns(lines)
+    earlier = [
+        [f"{row['data']}, {row['seeds']} seeds", f"`{row['settings']}`", f"{row['bleu']} ± {row['std']}", "–"]
+        for row in load("earlier")["scores"]
+        if row["seeds"] > 1 and row["settings"].endswith(chosen)
+    ]
+    return align_columns([*lines[:-1], *earlier, lines[-1]])
 
 
 def how_long() -> str:
@@ -312,9 +297,7 @@ def how_long() -> str:
     for pairs, record, settings in chosen:
         run = load(record)["runs"][0]
         size, minutes = f"{run['num_parameters'] / 1e6:.1f}M", f"{run['seconds'] / 60:.0f}"
-        lines.append(
-            [pairs, settings, size, f"{run['steps']:,}", minutes, within(run["bleu"], run["bleu_ci"])]
-        )
+        lines.append([pairs, settings, size, f"{run['steps']:,}", minutes, score_of(run)])
     return align_columns(lines)
 
 
@@ -331,17 +314,24 @@ def readme_toolkits() -> str:
     return beside_toolkits([row for row in rows if not any(each in row["work"] for each in left_out)])
 
 
+COMPARED = (
+    "multi30k_fast", "diversification", "diversification_en_de", "evbnews", "evbnews_wide",
+    "evbnews_rotary", "evbnews_r_drop", "multi30k_votes", "multi30k_transformer_en_de",
+    "multi30k_wide_en_de", "multi30k_wide_pieces", "r_drop", "r_drop_pieces", "r_drop_en_de",
+    "multi30k_tried", "multi30k_transformer",
+)  # fmt: skip
+SEEDS = ("default", "muon_builtin", "evbnews_votes", "multi30k_wide")
 TABLES: dict[str, Callable[[], str]] = {
+    **{name: partial(options, name) for name in COMPARED},
+    **{name: partial(seeds, name) for name in SEEDS},
+    **{name: partial(peers, name) for name in ("peers", "peers_amd")},
+    **{f"growth_{axis}": partial(growth, axis) for axis in ("lengths", "widths", "vocabularies", "corpora")},
     "mechanisms": mechanisms,
-    "default": lambda: seeds("default"),
-    "muon_builtin": lambda: seeds("muon_builtin"),
-    "multi30k_fast": lambda: options("multi30k_fast"),
     "multi30k_lengths": lambda: lengths("multi30k_fast"),
+    "evbnews_lengths": lambda: lengths("evbnews"),
     "earlier_scores": earlier_scores,
     "toolkits": lambda: toolkits(load("earlier")["toolkits"]),
     "toolkits_avx2": lambda: toolkits(load("toolkits_avx2")),
-    "peers": lambda: peers("peers"),
-    "peers_amd": lambda: peers("peers_amd"),
     "toolkits_amx": lambda: toolkits(load("toolkits_amx")),
     "gpu_4096": lambda: gpu(4096),
     "gpu_16384": lambda: gpu(16384),
@@ -354,29 +344,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "summaries": lambda: documents("summaries", "bleu"),
     "race": lambda: race("speedrun"),
     "race_avx2": lambda: race("speedrun_avx2"),
-    "diversification": lambda: options("diversification"),
-    "diversification_en_de": lambda: options("diversification_en_de"),
-    "evbnews": lambda: options("evbnews"),
-    "evbnews_wide": lambda: options("evbnews_wide"),
-    "evbnews_votes": lambda: seeds("evbnews_votes"),
-    "evbnews_rotary": lambda: options("evbnews_rotary"),
-    "evbnews_r_drop": lambda: options("evbnews_r_drop"),
-    "evbnews_lengths": lambda: lengths("evbnews"),
-    "multi30k_wide": lambda: seeds("multi30k_wide"),
-    "multi30k_votes": lambda: options("multi30k_votes"),
-    "multi30k_transformer_en_de": lambda: options("multi30k_transformer_en_de"),
-    "multi30k_wide_en_de": lambda: options("multi30k_wide_en_de"),
-    "multi30k_wide_pieces": lambda: options("multi30k_wide_pieces"),
-    "r_drop": lambda: options("r_drop"),
-    "r_drop_pieces": lambda: options("r_drop_pieces"),
-    "r_drop_en_de": lambda: options("r_drop_en_de"),
-    "multi30k_tried": lambda: options("multi30k_tried"),
-    "multi30k_transformer": lambda: options("multi30k_transformer"),
     "race_parts": lambda: means("speedrun_parts"),
-    "growth_lengths": lambda: growth("lengths"),
-    "growth_widths": lambda: growth("widths"),
-    "growth_vocabularies": lambda: growth("vocabularies"),
-    "growth_corpora": lambda: growth("corpora"),
     "growth_origin": growth_origin,
     "how_long": how_long,
     "readme_results": readme_results,

@@ -77,7 +77,7 @@ def test_a_run_cannot_start_from_another_model_or_choose_the_vocabulary(origin, 
     )
     vocabulary = "data.tokenizer.vocab_size=200"
     refused(start(origin, tmp_path, vocabulary), "data.tokenizer.vocab_size has no effect with start_from=")
-    refused(start(tmp_path / "nothing", tmp_path), "is not a run directory")
+    refused(start(tmp_path / "nothing", tmp_path), "no such run directory")
 
 
 def translator(origin: Path, *overrides: str):

@@ -35,9 +35,7 @@ from nmt.alignment.measures import (
 )
 from nmt.alignment.symmetrization import symmetrize
 from nmt.alignment.units import (
-    UNITS,
     Side,
-    Units,
     choose_units,
     make_side,
     split_units,

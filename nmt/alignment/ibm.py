@@ -184,11 +184,7 @@ def _distinct(numbers: Ints) -> Ints:
 
 def _expected(counts: Shares, total: Any, num_types: int) -> Shares:
     """exp E[log q] under the Dirichlet distribution that the counts of an outcome among `num_types` give."""
-    return np.exp(_digamma(counts + DIRICHLET) - _digamma(total + DIRICHLET * num_types))
+    from scipy.special import digamma  # late: only counting needs it
 
-
-def _digamma(x: Shares) -> Shares:
-    import torch  # here, as the rest of this package does without it
-
-    found: Shares = torch.digamma(torch.as_tensor(x)).numpy()
+    found: Shares = np.exp(digamma(counts + DIRICHLET) - digamma(total + DIRICHLET * num_types))
     return found

@@ -1,17 +1,14 @@
 """Units of attention weights and links: words, pieces or characters."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import regex
 from numpy.typing import NDArray
 
 from nmt.alignment.weights import fill_gaps, words_from_pieces
-from nmt.config.types import Units
 from nmt.languages import SPACELESS_SCRIPTS
-
-UNITS: tuple[str, ...] = get_args(Units)
 
 # Letters, and punctuation of these scripts
 _SPACELESS = "".join(rf"\p{{scx={script}}}" for script in SPACELESS_SCRIPTS)

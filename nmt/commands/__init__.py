@@ -1,3 +1,3 @@
 """The commands, a module per command, and their common entry, which checks settings before it imports a module."""
 
-from nmt.commands.entry import LogFile, main, run_command
+from nmt.commands.entry import main, run_command

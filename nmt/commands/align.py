@@ -137,7 +137,7 @@ def show(
             sure = None if gold is None else gold[row][0]
             picture = each.sentence(f"line {row + 1}", sure)
             if cfg.heatmaps is not None:
-                plotting.write_heatmaps({row + 1: picture}, cfg.heatmaps)
+                plotting.write_heatmap(row + 1, picture, cfg.heatmaps)
             if page is not None:
                 page.add(picture)
 

@@ -141,14 +141,10 @@ def compose_variants(cfg: DictConfig, overrides: Sequence[str]) -> Variants:
         check_settings(each, "benchmark")
         each.name = name
         check_subjects(each)
-        if plain(each.data) != plain(cfg.data):
+        if each.data != cfg.data:
             raise UserError(f"variant {name} changes data: all that are compared share their batches")
         composed[name] = (each, all_of_them)
     return composed
-
-
-def plain(config: Any) -> Any:
-    return OmegaConf.to_container(config, resolve=True)
 
 
 def make_data(cfg: DictConfig) -> TranslationDataModule:

@@ -110,7 +110,7 @@ def _writers(cfg: DictConfig, stack: ExitStack) -> Callable[[int, Translation], 
         if save is not None:
             save(*(() if each.weights is None else (each.weights, each.source_words, each.target_words)))
         if cfg.heatmaps is not None and each.is_drawable:
-            plotting.write_heatmaps({number: each.sentence(f"line {number}")}, cfg.heatmaps)
+            plotting.write_heatmap(number, each.sentence(f"line {number}"), cfg.heatmaps)
 
     return add
 
@@ -154,8 +154,8 @@ def _explain(cfg: DictConfig, run: Run, number: int, each: Translation) -> plott
         aligned = run.between(weights, each.source, each.text, units=cfg.units)
         members.append(aligned.sentence(name, None))
         if cfg.heatmaps is not None:
-            drawn = {number: aligned.sentence(f"line {number}, {name}", None)}
-            plotting.write_heatmaps(drawn, cfg.heatmaps, f"_{method}")
+            drawn = aligned.sentence(f"line {number}, {name}", None)
+            plotting.write_heatmap(number, drawn, cfg.heatmaps, f"_{method}")
     return plotting.SentenceGroup(f"line {number}", members, is_series=False)
 
 

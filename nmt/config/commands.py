@@ -38,6 +38,7 @@ Split = (
     Literal["train", "val", "test"] | Annotated[str, _like("^test", "the name of a test set, as test_2017")]
 )
 Trials = Annotated[int, Field(ge=0, le=1_000_000)]
+Time = Annotated[str, _like(r"\A(?=.*[1-9])\d+:\d\d:\d\d:\d\d\Z", "give DD:HH:MM:SS, above zero")]
 Kernels = Literal["fast", "plain"]
 ZeroToOne = Annotated[float, Field(ge=0, le=1)]
 Bound = Annotated[float, Field(ge=1, allow_inf_nan=False)]
@@ -91,12 +92,6 @@ class OtherData(Corpus, total=False):
     tgt_lang: Text | None
 
 
-def _time(value: str) -> str:
-    if not re.fullmatch(r"\d+:\d\d:\d\d:\d\d", value) or not re.search("[1-9]", value):
-        raise ValueError("give DD:HH:MM:SS, above zero")
-    return value
-
-
 class Trainer(TypedDict, total=False):
     """The ranges of numbers that Lightning does not check."""
 
@@ -104,7 +99,7 @@ class Trainer(TypedDict, total=False):
     min_epochs: Whole | None
     max_steps: Literal[-1] | Count
     min_steps: Whole | None
-    max_time: Annotated[str, AfterValidator(_time)] | None
+    max_time: Time | None
     gradient_clip_val: NonNegative | None
     accumulate_grad_batches: Count
     val_check_interval: Count | Portion | None
@@ -159,11 +154,11 @@ class OfARun(TypedDict, total=False):
 
     checkpoint: Text
     average: Count | None
-    device: str
     trusted: list[str]
 
 
 class Evaluate(OfARun, total=False):
+    device: str
     run: Text | Texts
     split: Split
     src: Text | None
@@ -179,6 +174,7 @@ class Evaluate(OfARun, total=False):
 
 
 class Translate(OfARun, total=False):
+    device: str
     run: Text | Texts
     input: Text | None
     prefixes: Text | None
@@ -196,6 +192,7 @@ class Translate(OfARun, total=False):
 
 
 class Align(OfARun, total=False):
+    device: str
     run: Text | None
     src: Text | None
     tgt: Text | None
@@ -233,17 +230,14 @@ class Compare(TypedDict, total=False):
     trusted: list[str]
 
 
-class Demo(TypedDict, total=False):
+class Demo(OfARun, total=False):
     run: Text | Texts | None
     host: Text
     port: Annotated[int, Field(ge=1, le=65535)]
     runtime: Text | None
-    checkpoint: Text
-    average: Count | None
-    trusted: list[str]
 
 
-class Export(TypedDict, total=False):
+class Export(OfARun, total=False):
     run: Text | Texts
     format: Literal["ctranslate2", "argos", "transformers", "onnx", "safetensors", "web"]
     output: Text
@@ -251,9 +245,6 @@ class Export(TypedDict, total=False):
     quantization: Literal["int8", "int16", "float16", "bfloat16"] | None
     license: Text
     push: Annotated[str, _like(r"^[\w.-]+/[\w.-]+$", "give USER/NAME of the Hub")] | None
-    checkpoint: Text
-    average: Count | None
-    trusted: list[str]
 
 
 class OwnText(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""Writing of figures, animations and pages to files, and conversion of figures to pixels."""
+"""Writing of figures and animations to files, and conversion of figures to pixels."""
 
 import io
 from collections.abc import Sequence
@@ -58,11 +58,6 @@ def to_gif(pictures: Sequence[Path], path: str | Path, *, seconds_per_frame: flo
         content, "GIF", save_all=True, append_images=rest, duration=round(1000 * seconds_per_frame), loop=0
     )
     write_together({Path(path): content.getvalue()})
-
-
-def to_html(page: str, path: str | Path) -> None:
-    """Write a page as UTF-8."""
-    write_together({Path(path): page})
 
 
 def to_array(figure: Figure) -> NDArray[np.uint8]:

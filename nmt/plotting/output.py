@@ -1,13 +1,14 @@
 """Writing of several sentences as pictures or as an interactive page."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from nmt.alignment.importance import SEPARATOR
-from nmt.plotting.files import to_html, to_png, to_svg
+from nmt.atomic import write_together
+from nmt.plotting.files import to_png, to_svg
 from nmt.plotting.heatmaps import heatmap
 from nmt.plotting.sentence import MOST_OF_PAGE, Sentence, SentenceGroup, crop
 from nmt.plotting.shaded_text import document
@@ -24,13 +25,11 @@ def picture(sentence: Sentence) -> Figure:
     return heatmap(weights, source, target, title=title, gold=gold)
 
 
-def write_heatmaps(sentences: Mapping[int, Sentence], directory: str | Path, suffix: str = "") -> None:
-    """Write the pictures of sentences as `line_NUMBER[SUFFIX].png` and `.svg` into a directory."""
-    for number, each in sentences.items():
-        figure = picture(each)
-        name = Path(directory) / f"line_{number:05d}{suffix}"
-        to_png(figure, name.with_suffix(".png"))
-        to_svg(figure, name.with_suffix(".svg"))
+def write_heatmap(number: int, sentence: Sentence, directory: str | Path, suffix: str = "") -> None:
+    """Write the picture of a sentence as `line_NUMBER[SUFFIX].png` and `.svg` into a directory."""
+    figure, name = picture(sentence), Path(directory) / f"line_{number:05d}{suffix}"
+    to_png(figure, name.with_suffix(".png"))
+    to_svg(figure, name.with_suffix(".svg"))
 
 
 class Page:
@@ -66,9 +65,7 @@ class Page:
             note = f"{self.left_out} more sentences are left out: a page has room for about {MOST_OF_PAGE:,} weights"
             log.warning("%s: %s; give fewer lines at a time", path, note)
         source_lang, target_lang = languages or (None, None)
-        to_html(
-            alignment_page(
-                self.sentences, title=title, source_lang=source_lang, target_lang=target_lang, note=note
-            ),
-            path,
+        page = alignment_page(
+            self.sentences, title=title, source_lang=source_lang, target_lang=target_lang, note=note
         )
+        write_together({Path(path): page})

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from nmt import alignment, plotting
-from nmt.alignment import Links, Side, Units
+from nmt.alignment import Links, Side
 from nmt.attention.masks import padding_mask
+from nmt.config.types import Units
 from nmt.data.batching import Batch, collate
 from nmt.data.unknown_characters import UnknownCharacters
 from nmt.decoding import Hypothesis, force_decode

@@ -38,6 +38,8 @@ def load_config(directory: Path) -> DictConfig:
     if the directory holds anything but plain files and folders.
     """
     file = directory / "config.yaml"
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such run directory")
     if not file.is_file():
         raise UserError(f"{directory} is not a run directory: it has no config.yaml")
     check_folder(directory)
@@ -147,12 +149,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 def check_run(config: DictConfig, key: str = "run") -> None:
     """Raise UserError if a command's `run`, or a run of its list, is no run directory or lacks the checkpoint."""
-    if (paths := config[key]) is None:
-        raise UserError(f"{key} is required: give {key}=RUN_DIR")
-    for each in paths if OmegaConf.is_list(paths) else [paths]:
-        directory = Path(each)
-        if not directory.is_dir():
-            raise UserError(f"{directory}: no such run directory")
+    for directory in map(Path, as_list(config[key])):
         load_config(directory)
         if config.average is None:
             find_checkpoint(directory, config.checkpoint)

@@ -63,8 +63,6 @@ class Run(TranslatingModel, AligningModel):
         if average is not None and checkpoint != "best":
             raise UserError(f"average={average} is in place of checkpoint={checkpoint}: give one of the two")
         directory = Path(path)
-        if not directory.is_dir():
-            raise UserError(f"{directory}: no such run directory")
         config = load_config(directory)
         tokenizer = Tokenizer.load(directory / "tokenizer", lowercase=reads_lowercase(config.get("data")))
         files = (
@@ -225,8 +223,4 @@ class Run(TranslatingModel, AligningModel):
 
 def open_run(paths: Any, **how: Any) -> Run:
     """The run of a directory, or the ensemble of a list of directories; `how` goes to `Run.load`."""
-    if paths is None:
-        raise UserError("run=null: give a run directory")
-    if OmegaConf.is_list(paths) or isinstance(paths, list | tuple):
-        return Run.load_ensemble(list(paths), **how)
-    return Run.load(paths, **how)
+    return Run.load(paths, **how) if isinstance(paths, str | Path) else Run.load_ensemble(list(paths), **how)

@@ -13,6 +13,7 @@ import torch
 from tqdm import tqdm
 
 from nmt import alignment
+from nmt.config.types import Units
 from nmt.data.unknown_characters import UnknownCharacters
 from nmt.decoding import DecodingSettings, Hypothesis, PrefixError, search
 from nmt.errors import UserError, check_lines
@@ -46,7 +47,7 @@ class TranslatingModel(Model):
         max_tokens: int = 4096,
         first_line: int = 1,
         need_weights: bool = True,
-        units: alignment.Units = "auto",
+        units: Units = "auto",
         unknown: UnknownCharacters | None = None,
         show_progress: bool = False,
     ) -> list[Translation]:

@@ -159,11 +159,11 @@ def mebibytes(num_bytes: int | None) -> str:
     return "" if num_bytes is None else f"{num_bytes / 2**20:,.0f}"
 
 
-def origin(device: str = "auto") -> dict[str, Any]:
+def origin() -> dict[str, Any]:
     """The command of this process, the commit and the machine. Called before the work, as it has the machine's load."""
     script = Path(sys.argv[0]).name
     command = shlex.join(["python", f"scripts/workbench/{script}", *sys.argv[1:]])
-    return provenance(command, pick_device(device))
+    return provenance(command, pick_device("auto"))
 
 
 def main() -> None:

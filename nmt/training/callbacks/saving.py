@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import lightning as L
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
-from lightning.pytorch.callbacks import Checkpoint, EarlyStopping
+from lightning.pytorch.callbacks import Checkpoint
 
 from nmt import distributed
 from nmt.checkpoint import (
@@ -164,7 +164,7 @@ class Checkpoints(Checkpoint):
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
         data.start_at(pause.epochs, pause.batches)
         for callback in trainer.early_stopping_callbacks:  # patience is a setting, not a state
-            if isinstance(callback, EarlyStopping) and callback.state_key in checkpoint["callbacks"]:
+            if callback.state_key in checkpoint["callbacks"]:
                 checkpoint["callbacks"][callback.state_key]["patience"] = callback.patience
 
     def _wait_for_window(self, trainer: L.Trainer) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import EarlyStopping, Timer
+from lightning.pytorch.callbacks import Timer
 
 from nmt.training.callbacks.saving import Checkpoints
 from nmt.training.memory import most_memory
@@ -37,7 +37,7 @@ def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
 def why_ended(trainer: L.Trainer) -> str:
     """The reason why training ended: early stopping, a limit, or another callback."""
     for each in trainer.early_stopping_callbacks:
-        if isinstance(each, EarlyStopping) and each.wait_count >= max(1, each.patience):
+        if each.wait_count >= max(1, each.patience):
             return f"early stopping: no better {each.monitor} in {_count_of(each.wait_count, 'validation')}"
     if trainer.max_epochs not in (None, -1) and trainer.current_epoch >= trainer.max_epochs:
         return f"trainer.max_epochs={trainer.max_epochs} is reached"
