@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import pickle
+import pickletools
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,12 @@ _OF_WEIGHTS = ("global_step", "state_dict")  # keys of step_NUMBER.ckpt
 LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 ALONE = "model.safetensors"  # in the run directory: weights without a checkpoint, to send to others
 _STEP = re.compile(r"step_(\d+)\.ckpt")  # weights after this step, kept for averaging
+
+# What its pickle may name. torch would also call bytearray(10**10), with which a small file takes any memory.
+_NAMED = re.compile(
+    r"torch\._utils _rebuild_tensor_v2|torch ([A-Z]\w*Storage|device|Size|[a-z]+\d+|bool)|_codecs encode"
+    r"|collections OrderedDict|__builtin__ set"
+)
 
 # Errors of reading a file that is no checkpoint, or an incomplete checkpoint
 BROKEN = (
@@ -115,21 +122,26 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     """A checkpoint of tensors and plain containers. Raises UserError for another format, else an error of BROKEN.
 
     A file that unpacks to more than its size is broken too: it may be packed, or containers may hold the same part many
-    times. A checkpoint of this program does neither.
+    times. A checkpoint of this program does neither. torch reads a copy, as its reader may find other records in a file
+    than Python's.
     """
     import torch
 
-    with zipfile.ZipFile(file) as archive:
-        sizes = {each.filename: each.file_size for each in archive.infolist()}
-    if sum(sizes.values()) > file.stat().st_size:
-        raise ValueError("it unpacks to more than it is")
-    checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+    plain, room = io.BytesIO(), 0
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(plain, "w") as copy:
+        if sum(each.file_size for each in archive.infolist()) > file.stat().st_size:
+            raise ValueError("it unpacks to more than it is")
+        for each in archive.infolist():
+            content = archive.read(each)
+            copy.writestr(each.filename, content)
+            if each.filename.endswith("data.pkl"):
+                check_names(content)
+                room = max(room, len(content))  # each part takes a byte of it
+    plain.seek(0)
+    checkpoint = torch.load(plain, map_location="cpu", weights_only=True)
     if not isinstance(checkpoint, dict):
         raise TypeError("it holds no dictionary")
     parts = [checkpoint]
-    room = max(
-        size for name, size in sizes.items() if name.endswith("data.pkl")
-    )  # each part takes a byte of it
     while parts:
         part = parts.pop()
         values = [*part, *part.values()] if isinstance(part, dict) else part
@@ -147,8 +159,18 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     return checkpoint
 
 
+def check_names(pickled: bytes) -> None:
+    """Raise UnpicklingError if a pickle names what no checkpoint of this program holds."""
+    for operation, name, _ in pickletools.genops(pickled):
+        if "GLOBAL" in operation.name and not _NAMED.fullmatch(str(name)):
+            raise pickle.UnpicklingError(f"it names {name}")
+
+
 def read_weights(file: Path, checkpoint: Mapping[str, Any] | None = None) -> dict[str, "Tensor"]:
     """The translator's weights in a `checkpoint`, read from `file` if not given. Raises UserError naming it."""
+    import torch
+
+    floating = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     try:
         if file.suffix == ".safetensors":
             weights = _read_safetensors(file)
@@ -160,7 +182,7 @@ def read_weights(file: Path, checkpoint: Mapping[str, Any] | None = None) -> dic
                 if name.startswith("translator.")
             }
         for name, value in weights.items():
-            if not is_plain(value) or not value.is_floating_point():
+            if not is_plain(value) or value.dtype not in floating:
                 raise TypeError(f"{name} is no plain tensor of numbers")
     except UserError:
         raise
@@ -253,8 +275,8 @@ def check_plain(state: Any, name: str = "") -> None:
     file = io.BytesIO()
     try:
         torch.save(state, file)
-        file.seek(0)
-        torch.load(file, weights_only=True)
+        with zipfile.ZipFile(file) as archive:
+            check_names(archive.read("archive/data.pkl"))
     except (pickle.PickleError, AttributeError, TypeError) as error:
         keys: Any = (
             state if isinstance(state, dict) else range(len(state)) if isinstance(state, list | tuple) else ()

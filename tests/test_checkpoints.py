@@ -1,6 +1,10 @@
 """A state that could not be read back from a checkpoint is found before the first batch."""
 
 import csv
+import io
+import pickle
+import warnings
+import zipfile
 from collections import OrderedDict
 from fractions import Fraction
 from types import SimpleNamespace
@@ -12,9 +16,10 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, Timer
 from lightning.pytorch.loggers import CSVLogger
 from omegaconf import OmegaConf
+from safetensors.torch import save_file
 from torch.utils.data import DataLoader
 
-from nmt.checkpoint import FORMAT, check_plain, read_checkpoint, read_weights, write_checkpoint
+from nmt.checkpoint import FORMAT, check_names, check_plain, read_checkpoint, read_weights, write_checkpoint
 from nmt.config.build import build
 from nmt.errors import UserError
 from nmt.training.callbacks import Checkpoints
@@ -89,6 +94,46 @@ def test_a_run_whose_checkpoints_could_not_be_read_ends_before_its_first_batch(t
 )
 def test_plain_states_pass(state):
     check_plain(state)
+
+
+@pytest.mark.parametrize(
+    "name", ["builtins\nbytearray", "torch\nTensor", "torch._utils\n_rebuild_sparse_tensor"]
+)
+def test_what_could_take_any_memory_is_not_named(name):
+    """torch would call these with a size that the pickle gives."""
+    with pytest.raises(pickle.UnpicklingError, match="it names "):
+        check_names(f"c{name}\n".encode() + b"J\xff\xff\xff\x7f\x85R.")
+
+
+def test_numbers_that_few_operations_know_are_no_weights(tmp_path):
+    save_file({"x": torch.zeros(2).to(torch.float8_e4m3fn)}, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match="x is no plain tensor of numbers"):
+        read_weights(tmp_path / "model.safetensors")
+
+
+@pytest.fixture
+def whole() -> bytes:
+    file = io.BytesIO()
+    torch.save({"format": FORMAT, "state_dict": {"translator.x": torch.arange(4.0)}}, file)
+    return file.getvalue()
+
+
+def test_a_second_record_of_a_name_is_counted(whole, tmp_path):
+    torn = tmp_path / "torn.ckpt"
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(torn, "w") as archive:
+        archive.writestr("archive/data/0", bytes(10**6), zipfile.ZIP_DEFLATED)
+        with zipfile.ZipFile(io.BytesIO(whole)) as records:
+            for each in records.namelist():
+                archive.writestr(each, records.read(each))
+    with pytest.raises(ValueError, match="unpacks to more than it is"):
+        read_checkpoint(torn)
+
+
+def test_torch_reads_the_records_that_were_checked(whole, tmp_path):
+    """Python finds the list of records from the end of a file, torch by an offset, which may lead to another list."""
+    torn = tmp_path / "torn.ckpt"
+    torn.write_bytes(b"another archive" + whole)
+    assert read_checkpoint(torn)["state_dict"]["translator.x"].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

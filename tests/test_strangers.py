@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
+from nmt import Run
+from nmt.commands.run_names import stored_choices
+from nmt.errors import UserError
+from nmt.run.paths import load_config
 from tests.commands import Ended, refused, run_composed
 from tests.small import TINY
 from tests.watched import watched
@@ -139,6 +144,33 @@ def test_a_logger_of_a_stranger_sends_nothing(case, stranger):
     name, target, more = LOGGERS[case]
     settings(stranger, **{f"logger__{name}": {"_target_": target, "save_dir": str(stranger), **more}})
     refused(command("train", stranger), f"logger.{name}")
+
+
+def test_a_choice_of_a_stranger_is_no_file_of_theirs(stranger):
+    """Hydra would compose such a file as a choice of this installation, with the modules that it trusts."""
+    choice = "../" * 30 + str(stranger / "alignments" / "evil")
+    built = {"_target_": "imp.load_source", "name": "x", "pathname": str(stranger / "code.py")}
+    (stranger / "code.py").write_text(f"open({outside(stranger) + '/new'!r}, 'w')")
+    composed = yaml.safe_dump({"trusted": ["imp"], "logger": {choice: built}})
+    (stranger / "alignments" / "evil.yaml").write_text(f"# @package _global_\n{composed}")
+    settings(
+        stranger, logger={choice: built, "csv": None}, choices__callbacks=choice, choices__trainer=choice
+    )
+    assert stored_choices(load_config(stranger)) == ["logger=[none]"]
+    refused(command("train", stranger), f"logger.{choice}", "is stored in the run, which may not set this")
+
+
+@pytest.mark.parametrize("name", ["train", "translate", "evaluate"])
+def test_a_dictionary_of_a_stranger_is_not_opened(name, stranger):
+    settings(stranger, decoding__replace_unknown=True, decoding__dictionary=f"{outside(stranger)}/secret")
+    refused(command(name, stranger), "secret is stored in the run, which may name no file: give it again")
+    if name != "train":
+        with pytest.raises(UserError, match="may name no file"):
+            Run.load(stranger).translate(["the cat sleeps ."])
+        own = stranger.parent / "own.tsv"
+        own.write_text("cat\tmèo\n")
+        ended = command(name, stranger, f"decoding.dictionary={own}")
+        assert ended.status == 0, ended.err
 
 
 def link(name: str, target: str = "") -> Callable[[Path], None]:
@@ -337,6 +369,30 @@ def test_a_configuration_is_small_and_plain(text, message, stranger):
     with (stranger / "config.yaml").open("a") as file:
         file.write(text)
     refused(command("translate", stranger), message)
+
+
+ODD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "a key that is no text": ({"metrics": {5: "x"}}, "metrics has a key that is no text, 5"),
+    "bytes": ({"data__path": b"x"}, "data.path is neither text nor a number"),
+    "a mode": ({"callbacks__early_stopping__mode": "x"}, "callbacks.early_stopping.mode=x: "),
+    "two ways to step": ({"optimizer__foreach": True, "optimizer__fused": True}, "optimizer: `fused` and"),
+    "a share of nothing": ({"old_share": 0.5, "start_from": None}, "old_share=0.5 needs start_from=RUN_DIR"),
+}
+
+
+@pytest.mark.parametrize("case", ODD_SETTINGS)
+def test_odd_settings_are_refused_in_one_line(case, stranger):
+    values, message = ODD_SETTINGS[case]
+    settings(stranger, **values)
+    refused(command("train", stranger), message)
+
+
+def test_a_tokenizer_that_makes_much_of_a_letter_is_refused(stranger):
+    file = stranger / "tokenizer" / "joint.model"
+    proto = ModelProto.FromString(file.read_bytes())
+    proto.normalizer_spec.precompiled_charsmap += b"b" * 1000 + b"\0"
+    file.write_bytes(proto.SerializeToString())
+    refused(command("translate", stranger), "joint.model makes 1,000 bytes of a piece or character")
 
 
 @pytest.mark.parametrize("content", ["5", '{"bleu": {"signature": 5}}', "[" * 100_000])

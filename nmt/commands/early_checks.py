@@ -22,7 +22,14 @@ from nmt.config.types import as_list, key_of, say
 from nmt.environment import is_sweep
 from nmt.errors import UserError, install
 from nmt.export import NEEDS
-from nmt.run.paths import TUNED, check_folders, check_run, load_config, stored_settings
+from nmt.run.paths import (
+    TUNED,
+    check_folders,
+    check_run,
+    load_config,
+    refuse_stored_file,
+    stored_settings,
+)
 
 OF_A_VOCABULARY = ("model_type", "vocab_size", "character_coverage", "normalization", "max_pairs")
 
@@ -55,6 +62,8 @@ def take_stored(
                 raise UserError(f"{key}: the run stores no {group}.{name}: choose {group}= too")
             value = None if override[0] == "~" else OmegaConf.select(cfg, key)
             OmegaConf.update(taken, key.partition(".")[2], value, force_add=True)
+        if group == "decoding" and "decoding.dictionary" not in given:
+            refuse_stored_file(taken)
         cfg[group] = taken
     if group == "decoding":
         if {"decoding", "decoding.length_alpha"} & given.keys() and cfg.decoding.length_alpha is None:
@@ -136,9 +145,7 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
         )
     if f"decoding={TUNED}" in overrides and decoding.length_alpha is not None:
         raise UserError("decoding=tuned chooses decoding.length_alpha: leave one of them out")
-    for key in ("freeze", "old_share"):
-        if cfg[key] and cfg.start_from is None:
-            raise UserError(f"{key}={say(cfg[key])} needs start_from=RUN_DIR")
+    check_start(cfg)
     for key in ("data.augment.two_sentences", "old_share"):
         _check_read_whole(cfg, key)
     if cfg.start_from is not None:
@@ -148,6 +155,13 @@ def check_train(cfg: DictConfig, overrides: Sequence[str]) -> None:
         if key in (f"data.tokenizer.{name}" for name in idle):
             raise UserError(f"{key} has no effect with {given}: leave it out")
     _check_inputs(*as_list(model), OmegaConf.select(cfg, "decoding.dictionary"))
+
+
+def check_start(cfg: DictConfig) -> None:
+    """Raise UserError for a setting that needs the run to start from, without one."""
+    for key in ("freeze", "old_share"):
+        if cfg.get(key) and cfg.get("start_from") is None:
+            raise UserError(f"{key}={say(cfg[key])} needs start_from=RUN_DIR")
 
 
 def _refuse_idle(key: str, overrides: Sequence[str], where: str) -> None:

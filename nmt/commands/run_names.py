@@ -2,7 +2,6 @@
 
 import functools
 import os
-import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.commands.arguments import parse_setting
-from nmt.commands.composing import CONFIGS
+from nmt.commands.reference import choices_of
 from nmt.environment import is_sweep, launch_rank
 from nmt.errors import UserError
 from nmt.run.paths import load_config
@@ -83,12 +82,11 @@ def arguments_for_training(arguments: list[str]) -> list[str]:
 
 
 def stored_choices(stored: DictConfig) -> list[str]:
-    """The stored choices of a run in the groups logger, callbacks and trainer, as overrides."""
+    """The stored choices of a run in the groups logger, callbacks and trainer that are choices here, as overrides."""
     loggers = stored.logger if OmegaConf.is_dict(stored.get("logger")) else {}
-    files = {name: CONFIGS / "logger" / f"{name}.yaml" for name in loggers if loggers[name] is not None}
-    known = [str(name) for name, file in files.items() if file.is_file()]
+    known = [name for name in choices_of("logger") if loggers.get(name) is not None]
     chosen = {"logger": f"[{','.join(known or ['none'])}]"}
     for group in ("callbacks", "trainer"):
-        if re.fullmatch(r"[\w-]+", name := str((stored.get("choices") or {}).get(group, ""))):
+        if (name := (stored.get("choices") or {}).get(group)) in choices_of(group):
             chosen[group] = name
     return [f"{group}={choice}" for group, choice in chosen.items()]

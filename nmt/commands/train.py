@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.atomic import check_folder
 from nmt.checkpoint import has_checkpoints
+from nmt.commands.early_checks import check_start
 from nmt.commands.entry import LogFile, program
 from nmt.commands.run_names import agree_on, stored_choices
 from nmt.config.commands import check_settings
@@ -34,7 +35,7 @@ def main(cfg: DictConfig) -> float | None:
             stored = load_config(run_dir)
             brought = stored_choices(stored)  # by `arguments_for_training`
             given = [each for each in HydraConfig.get().overrides.task if each not in brought]
-            resume_run(cfg, stored, given, lambda each: check_settings(each, "train"))
+            resume_run(cfg, stored, given, _check_resumed)
             return None
         except (Interrupted, KeyboardInterrupt) as ended:
             if launch_rank() == 0 and has_checkpoints(run_dir):
@@ -45,6 +46,11 @@ def main(cfg: DictConfig) -> float | None:
             if has_checkpoints(run_dir):
                 raise UserError(f"{error}, then go on with resume={run_dir}") from error
             raise
+
+
+def _check_resumed(cfg: DictConfig) -> None:
+    check_settings(cfg, "train")
+    check_start(cfg)
 
 
 @contextlib.contextmanager

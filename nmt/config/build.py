@@ -81,12 +81,12 @@ def build(config: DictConfig, place: str, *, trusted: Sequence[str] = (), **more
 
 @contextmanager
 def errors_of(key: str) -> Iterator[None]:
-    """Name the setting `key` in a TypeError or ValueError of the block, raised again as a UserError."""
+    """Name the setting `key` in an error of the block by its values, raised again as a UserError."""
     try:
         yield
     except UserError:
         raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{key}: {error}") from error
 
 

@@ -121,6 +121,7 @@ class Optimizer(TypedDict, total=False):
 
 
 class EarlyStopping(TypedDict, total=False):
+    mode: Literal["min", "max"]
     patience: Whole
     min_delta: NonNegative
 

@@ -21,6 +21,7 @@ _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 # Fixed: another number of threads adds in another order and gives another model.
 _NUM_THREADS = 4
 _MOST_BYTES = 2**26  # of a model; 250,000 pieces take 6 MB
+_MOST_TEXT = 256  # bytes of a piece, and of what a character is rewritten to; NFKC's longest has 33
 
 
 class Tokenizer:
@@ -296,12 +297,24 @@ def _train(lines: Iterable[str], what: str, *, vocab_size: int, **options: Any) 
 
 
 def _processor(model: bytes, name: str) -> SentencePieceProcessor:
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
+
     try:
         if not model:
             raise RuntimeError("empty")
-        return SentencePieceProcessor(model_proto=model)
+        processor = SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
         raise UserError(f"{name} is broken or no SentencePiece model") from error
+    proto = ModelProto.FromString(model)
+    texts = [each.piece.encode() for each in proto.pieces]
+    for rules in (proto.normalizer_spec.precompiled_charsmap, proto.denormalizer_spec.precompiled_charsmap):
+        # The size of an index, the index, then the texts that it leads to
+        texts += rules[4 + int.from_bytes(rules[:4], "little") :].split(b"\0")
+    if (longest := max(map(len, texts))) > _MOST_TEXT:
+        raise UserError(
+            f"{name} makes {longest:,} bytes of a piece or character: {_MOST_TEXT} at most are read"
+        )
+    return processor
 
 
 def _special_ids(processor: SentencePieceProcessor) -> dict[str, int]:

@@ -45,8 +45,9 @@ def load_config(directory: Path) -> DictConfig:
     check_folder(directory)
     try:
         config = read_yaml(file)
-        written = flat(OmegaConf.to_container(config, resolve=False))
-        for key, value in written.items():
+        written: Any = OmegaConf.to_container(config, resolve=False)
+        _check_parts(written)
+        for key, value in flat(written).items():
             if "${" in str(value):
                 raise UserError(f"{file}: a run may compute no setting: {key}={value}")
         model, _ = config.model, config.data
@@ -70,6 +71,20 @@ def load_config(directory: Path) -> DictConfig:
         raise
     assert isinstance(config, DictConfig)
     return config
+
+
+def _check_parts(part: Any, key: str = "") -> None:
+    """Raise ValueError, naming the key, unless a configuration has only texts, numbers, lists and mappings by name."""
+    if isinstance(part, dict):
+        for name, value in part.items():
+            if not isinstance(name, str):
+                raise ValueError(f"{key or 'it'} has a key that is no text, {name!r}")
+            _check_parts(value, f"{key}.{name}" if key else name)
+    elif isinstance(part, list):
+        for value in part:
+            _check_parts(value, key)
+    elif not isinstance(part, str | int | float | None):
+        raise ValueError(f"{key} is neither text nor a number")
 
 
 def write_config(directory: Path, config: DictConfig) -> None:
@@ -102,6 +117,15 @@ def read_yaml(file: Path) -> Any:
         if isinstance(event, yaml.AliasEvent):
             raise UserError(f"{file} has an alias, *{event.anchor}, which this program does not write")
     return OmegaConf.load(io.StringIO(text))
+
+
+def refuse_stored_file(decoding: Mapping[Any, Any]) -> None:
+    """Raise UserError if the stored settings of a search name a file: a run may not choose what is opened."""
+    if (file := decoding.get("dictionary")) is not None:
+        raise UserError(
+            f"decoding.dictionary={say(file)} is stored in the run, which may name no file: give it again if it is "
+            "yours, or decoding.dictionary=null"
+        )
 
 
 @contextlib.contextmanager

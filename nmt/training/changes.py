@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.config.build import may_build
 from nmt.config.types import GROUPS, flat, say
 from nmt.errors import UserError
+from nmt.run.paths import refuse_stored_file
 
 # Settings that may change when a run is resumed
 CHANGEABLE = (
@@ -128,6 +129,8 @@ def take_over(stored: dict[str, Any], cfg: DictConfig, keys: Sequence[str]) -> d
     from `cfg`, unless its key is among the given `keys`.
     """
     ours: Any = OmegaConf.create(OmegaConf.to_container(cfg))
+    if not {"decoding", "decoding.dictionary"} & set(keys):
+        refuse_stored_file(stored["decoding"])
     if "data.cache_dir" not in keys:  # a run may not choose the cache
         stored["data"]["cache_dir"] = ours.data.get("cache_dir")
     for key in stored.keys() - {*ACTING}:
