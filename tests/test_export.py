@@ -190,6 +190,18 @@ def test_argos_translate_installs_and_translates(models, tmp_path):
     assert ended.stdout.rstrip("\n") == pieces.decode(expected.hypotheses[0])
 
 
+@pytest.mark.parametrize("language", ["../../vi", '"); print("x', "vi\n```", "", None], ids=repr)
+def test_argos_refuses_a_language_that_could_be_a_path_or_code(language, models, tmp_path):
+    needs("argos")
+    from nmt.export import argos
+
+    found = copy.copy(models["pre"])
+    found.config = OmegaConf.merge(found.config, {"data": {"src_lang": "en", "tgt_lang": language}})
+    with pytest.raises(UserError, match="languages of letters"):
+        argos.write(found, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 def test_weights_can_be_stored_in_bytes(models):
     needs("ctranslate2")
     wide, narrow = (

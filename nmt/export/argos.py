@@ -3,6 +3,7 @@
 https://github.com/argosopentech/argos-translate
 """
 
+import re
 import shutil
 from pathlib import Path
 
@@ -20,9 +21,9 @@ def write(run: Run, directory: Path, quantization: str | None = None) -> str:
 
     It is a zip of a folder: metadata.json, the model as CTranslate2 reads it, and the SentencePiece model. Argos
     Translate cuts the text and joins the translation by the same model, and changes no case: raises UserError for two
-    vocabularies and for a model of lower-cased text.
+    vocabularies and for a model of lower-cased text. Languages become a file name and Python: other words are refused.
     """
-    tokenizer, data = run.tokenizer, run.config.data
+    tokenizer = run.tokenizer
     if not tokenizer.joint:
         raise UserError(
             f"format=argos needs one vocabulary for both languages, {run.directory} has two: use format=ctranslate2"
@@ -31,7 +32,12 @@ def write(run: Run, directory: Path, quantization: str | None = None) -> str:
         raise UserError(
             f"format=argos keeps the case of its text, {run.directory} reads lower case: use format=ctranslate2"
         )
-    source, target = str(data.src_lang), str(data.tgt_lang)
+    source, target = run.languages or ("", "")
+    if not all(re.fullmatch(r"[\w-]+", each) for each in (source, target)):
+        raise UserError(
+            f"format=argos needs languages of letters, digits, _ and -, {run.directory} has {source!r} and {target!r}: "
+            "use format=ctranslate2"
+        )
     name = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
     model = directory / name / "model"
     model.mkdir(parents=True)
