@@ -102,6 +102,13 @@ def find_checkpoint(run_dir: Path, checkpoint: str) -> Path:
     raise UserError(f"{files[0]}: no such checkpoint; checkpoint= is best, last or a file")
 
 
+def checkpoint_name(run_dir: Path, checkpoint: str) -> str:
+    """The name of `checkpoint` in files of scores: best or last if it is the run's, best for ALONE, else as given."""
+    file, folder = find_checkpoint(run_dir, checkpoint).resolve(), checkpoints_of(run_dir).resolve()
+    alone = file == (run_dir / ALONE).resolve() and not has_checkpoints(run_dir)
+    return "best" if alone else {folder / BEST: "best", folder / LAST: "last"}.get(file, checkpoint)
+
+
 def files_to_average(run_dir: Path, number: int) -> list[Path]:
     """The last `number` checkpoints that a run has kept. Raises UserError if it has fewer."""
     if type(number) is not int or number < 1:

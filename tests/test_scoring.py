@@ -24,6 +24,7 @@ from nmt.data.encoding import length_ratio
 from nmt.data.find import Languages, find
 from nmt.decoding import BEAM, Constraints, DecodingSettings
 from nmt.errors import UserError
+from nmt.export.card import _scores
 from nmt.run.data import references_of
 from nmt.run.limits import count_above_limit
 from nmt.run.paths import find_runs
@@ -305,6 +306,19 @@ def test_explanations_read_lines_as_translation_does(tmp_path, monkeypatch, capl
     cfg = SimpleNamespace(explain=["attention"], explain_lines=2, num_bootstrap=0)
     assert compare_explanations(cfg, run, pairs)["attention"]["num_sentences"] == 1
     assert "more than 12 pieces" in caplog.text
+
+
+def test_scores_of_an_export_are_its_own(scored, tmp_path):
+    pytest.importorskip("safetensors", reason="needs attention-nmt[export]")
+    sent = tmp_path / "sent"
+    made = run_composed("export", f"run={scored}", "format=safetensors", f"output={sent}")
+    assert made.status == 0, made.err
+    shutil.copy(scored / "config.yaml", sent)  # an export keeps the names of paths alone
+    for overrides in ([], ["checkpoint=last"], [f"checkpoint={sent / 'model.safetensors'}"]):
+        file, scores = scores_of(sent, *overrides)
+        assert (file, scores["checkpoint"]) == (sent / "metrics.json", "best")
+    assert read_run(sent, "test").metrics["checkpoint"] == "best"
+    assert "| test" in _scores(Run.load(sent, device="cpu"), "best", None)
 
 
 def test_changed_settings_name_the_folder(scored):

@@ -16,7 +16,7 @@ from nmt.analysis.faithfulness import (
     measure_faithfulness,
     summarize_faithfulness,
 )
-from nmt.checkpoint import checkpoints_of, find_checkpoint
+from nmt.checkpoint import checkpoint_name
 from nmt.comparison.tables import align_columns
 from nmt.config.build import build, build_parts, metrics_of
 from nmt.config.types import as_list, flat
@@ -102,7 +102,12 @@ def evaluate(cfg: DictConfig) -> dict:
 def how_scored(cfg: DictConfig, decoding: DecodingSettings) -> dict[str, Any]:
     """The settings that scores are written with."""
     how: dict[str, Any] = {"decoding": asdict(decoding)}
-    how |= {"checkpoint": checkpoint_name(cfg)} if cfg.average is None else {"average": cfg.average}
+    if cfg.average is not None:
+        how["average"] = cfg.average
+    elif isinstance(cfg.run, str):
+        how["checkpoint"] = checkpoint_name(Path(cfg.run), cfg.checkpoint)
+    else:
+        how["checkpoint"] = cfg.checkpoint
     how |= {"int8": True} if cfg.int8 else {}
     data = given_data(cfg)
     return how | ({"data": data} if data else {}) | given_files(cfg)
@@ -164,15 +169,6 @@ def given_data(cfg: DictConfig) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value is not None}
 
 
-def checkpoint_name(cfg: DictConfig) -> str:
-    """`best` or `last` for checkpoints of the run or of an ensemble, else the given file."""
-    if not isinstance(cfg.run, str):
-        return cfg.checkpoint
-    file = find_checkpoint(Path(cfg.run), cfg.checkpoint)
-    own = file.parent.resolve() == checkpoints_of(Path(cfg.run)).resolve()
-    return file.stem if own and file.stem in ("best", "last") else cfg.checkpoint
-
-
 def changed_settings(
     cfg: DictConfig, run: Run, decoding: DecodingSettings, metrics: DictConfig
 ) -> dict[str, Any]:
@@ -188,8 +184,9 @@ def changed_settings(
     else:
         stored = flat(there)
         changed |= {key: value for key, value in flat(here).items() if value != stored.get(key)}
-    if cfg.average is None and checkpoint_name(cfg) != find_checkpoint(Path(cfg.run), "best").stem:
-        changed["checkpoint"] = checkpoint_name(cfg)
+    if cfg.average is None:
+        name, best = (checkpoint_name(run.directory, each) for each in (cfg.checkpoint, "best"))
+        changed |= {} if name == best else {"checkpoint": name}
     changed |= {key: cfg[key] for key, value in USUAL.items() if cfg[key] != value}
     return changed | {f"data.{key}": value for key, value in given_data(cfg).items()} | given_files(cfg)
 

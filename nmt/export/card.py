@@ -8,7 +8,7 @@ import yaml
 
 from nmt import metrics
 from nmt.atomic import escape_markdown
-from nmt.checkpoint import BEST, checkpoints_of
+from nmt.checkpoint import checkpoint_name
 from nmt.errors import printable
 from nmt.run.paths import score_files
 from nmt.run.run import Run
@@ -65,8 +65,8 @@ def card(
 def _scores(run: Run, checkpoint: str, average: int | None) -> str:
     """A table of the scores of all splits, decoded by this package, not by the program that reads the export."""
     rows = []
-    if checkpoint == "best" and not (checkpoints_of(run.directory) / BEST).exists():
-        checkpoint = "last"  # `Run.load` loads it instead
+    if average is None:
+        checkpoint = checkpoint_name(run.directory, checkpoint)
     for split in ("test", "val"):
         file, _ = score_files(run.directory, split)
         if not file.exists():

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from nmt.checkpoint import find_checkpoint
+from nmt.checkpoint import checkpoint_name
 from nmt.config.build import build, build_parts
 from nmt.config.types import GROUPS, flat, key_of
 from nmt.environment import is_sweep
@@ -54,7 +54,7 @@ def score(
     """
     split = "test" if "test" in splits else "val"
     try:
-        checkpoint = find_checkpoint(run_dir, "best").stem
+        checkpoint = checkpoint_name(run_dir, "best")
     except UserError as error:
         raise UserError(
             f"{run_dir}: not one batch was trained, so that there is nothing to score: see what limits training, "
