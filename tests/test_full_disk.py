@@ -15,6 +15,7 @@ from nmt.commands.entry import LogFile
 from nmt.data.corpus import read_files
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError, WriteError
+from nmt.run.paths import EVALUATIONS
 from nmt.training import scoring
 from nmt.training.callbacks import AtomicCheckpointIO, TensorBoard
 from nmt.training.callbacks.tensorboard import EventFile
@@ -61,6 +62,14 @@ def test_a_full_disk_leaves_what_was_there(case, untrained_scored, tmp_path):
         ended = run_composed(name, *given)
     refused(ended, f"{named.replace('DIR', str(folder))}: cannot write (File too large): make room there")
     assert digests(folder) == before
+
+
+def test_scores_that_cannot_be_written_are_printed(untrained_scored, tmp_path):
+    run = copied(untrained_scored, tmp_path)
+    (run / EVALUATIONS).write_text("in the way of the folder\n")
+    ended = run_composed("evaluate", f"run={run}", "num_bootstrap=0")
+    refused(ended, f"{run / EVALUATIONS}/num_bootstrap-0/", "cannot write", "output=DIR")
+    assert "BLEU" in ended.out
 
 
 def test_scores_and_translations_are_written_both_or_not_at_all(tmp_path):

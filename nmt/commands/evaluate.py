@@ -22,7 +22,7 @@ from nmt.config.build import build, build_parts, metrics_of
 from nmt.config.types import as_list, flat
 from nmt.data.corpus import read_references, with_references
 from nmt.decoding import DecodingSettings
-from nmt.errors import UserError
+from nmt.errors import UserError, WriteError
 from nmt.lines import read_lines
 from nmt.run.data import stored_data
 from nmt.run.limits import check_decoding, count_above_limit, warn_of_limit
@@ -75,6 +75,14 @@ def evaluate(cfg: DictConfig) -> dict:
     if cfg.explain:
         scores["explanations"] = compare_explanations(cfg, run, dataset)
     scores |= how_scored(cfg, decoding)
+    text = cfg.split if cfg.src is None else cfg.src
+    weights = "" if cfg.average is None else f", mean of the last {cfg.average} checkpoints"
+    print(f"{text} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{score_lines(scores)}")
+    if cfg.probes:
+        print("\n".join([align_columns(probe_rows(scores["probes"])), *probe_notes(scores["probes"])]))
+    explained = {"": scores.get("explanations", {})}
+    if cfg.explain:
+        print(align_columns([row[1:] for row in faithfulness_rows(explained)]))
     if not isinstance(cfg.run, str):
         scores["ensemble"] = [str(Path(each).resolve()) for each in cfg.run]
         output = Path(cfg.output)
@@ -82,18 +90,13 @@ def evaluate(cfg: DictConfig) -> dict:
         output = place(cfg, scores, changed_settings(cfg, run, decoding, metrics))
         if output != Path(cfg.run):
             scores["run"] = str(Path(cfg.run).resolve()) if cfg.output else "../.."
-    output.mkdir(parents=True, exist_ok=True)
     trained_in = Path(cfg.run) if isinstance(cfg.run, str) else None
-    file = write_scores(output, cfg.split, scores, translations, trained_in=trained_in)
-    text = cfg.split if cfg.src is None else cfg.src
-    weights = "" if cfg.average is None else f", mean of the last {cfg.average} checkpoints"
-    print(f"{text} of {cfg.run}{weights}, {scores['num_sentences']} sentences\n{score_lines(scores)}")
-    if cfg.probes:
-        print("\n".join([align_columns(probe_rows(scores["probes"])), *probe_notes(scores["probes"])]))
-    if cfg.explain:
-        explained = {"": scores["explanations"]}
-        print(align_columns([row[1:] for row in faithfulness_rows(explained)]))
-        plotting.to_png(faithfulness_plot(explained), output / "explanations.png")
+    try:
+        file = write_scores(output, cfg.split, scores, translations, trained_in=trained_in)
+        if cfg.explain:
+            plotting.to_png(faithfulness_plot(explained), output / "explanations.png")
+    except WriteError as error:
+        raise UserError(f"{error}, or give another output=DIR") from error
     beside = "translations" if cfg.hypotheses is None else "log-probabilities"
     print(f"written to {file}, with the {beside} beside it")
     return scores
