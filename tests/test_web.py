@@ -1,5 +1,6 @@
 """The page that translates in a browser: its graphs, pieces and server against Python, and its use by a person."""
 
+import errno
 import http.client
 import json
 import re
@@ -24,7 +25,7 @@ from nmt.attention.masks import padding_mask
 from nmt.commands import demo, early_checks
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import DecodingSettings, search
-from nmt.errors import UserError
+from nmt.errors import UserError, WriteError
 from nmt.export import onnx, web
 from nmt.run.paths import newest_run
 from tests.commands import compose, refused, run, run_composed
@@ -282,7 +283,28 @@ def test_the_page_is_made_once_and_again_when_the_checkpoint_changes(tmp_path, m
     with pytest.raises(ZeroDivisionError):
         demo.page_of(compose("demo", f"run={there}", "decoding.beam_size=2"))
     assert (page / "index.html").exists()  # a failure leaves the page that was there
+    page.joinpath(demo.MADE_FROM).write_text("[" * 100_000)  # a stranger's
+    with pytest.raises(ZeroDivisionError):
+        demo.page_of(cfg)
     assert [each.name for each in there.iterdir() if "page" in each.name] == ["page"]
+
+
+def test_a_current_page_in_a_read_only_run_is_served(tmp_path, monkeypatch):
+    there = make_run(tmp_path / "run", "attention=bahdanau", *SMALL)
+    cfg = compose("demo", f"run={there}")
+    monkeypatch.setattr(web, "write", lambda *_, **__: "")
+    page = demo.page_of(cfg)
+
+    def read_only(*_: Any) -> None:
+        raise WriteError(page, PermissionError(errno.EACCES, "Permission denied"))
+
+    monkeypatch.setattr(web, "write_together", read_only)
+    assert demo.page_of(cfg) == page
+    (page / "page.js").write_text("of another version")
+    with pytest.raises(
+        UserError, match=rf"{page}: .* run={there} format=web output=DIR and python -m http\.server"
+    ):
+        demo.page_of(cfg)
 
 
 # In a browser.

@@ -14,10 +14,10 @@ from urllib.parse import unquote, urlsplit
 
 from omegaconf import DictConfig
 
-from nmt.atomic import new_folder
+from nmt.atomic import new_folder, read_at_most
 from nmt.checkpoint import files_to_average, find_checkpoint
-from nmt.config.types import as_list
-from nmt.errors import UserError
+from nmt.config.types import as_list, say
+from nmt.errors import UserError, WriteError, command
 from nmt.run.paths import newest_run, score_files
 
 MADE_FROM = "made_from.json"
@@ -66,18 +66,22 @@ def page_of(cfg: DictConfig) -> Path:
     decoding = build(cfg.decoding, "decoding")
     folder, made_from = paths[0] / "page", {"decoding": asdict(decoding), "files": _origin(cfg, paths)}
     try:
-        is_made = json.loads((folder / MADE_FROM).read_text("utf-8")) == made_from
-    except (OSError, ValueError):
+        is_made = json.loads(read_at_most(folder / MADE_FROM, 2**20)) == made_from
+    except (OSError, ValueError, RecursionError):
         is_made = False
-    if not is_made:
-        print(f"making the page of {', '.join(map(str, paths))}", flush=True)
-        weights = {key: cfg[key] for key in ("checkpoint", "average", "trusted")}
-        runs = [Run.load(path, device="cpu", **weights) for path in paths]
-        with new_folder(folder) as new:
-            web.write(runs, new, decoding=decoding)
-            (new / MADE_FROM).write_text(json.dumps(made_from), "utf-8")
-            shutil.rmtree(folder, ignore_errors=True)
-    web.write_page(folder, runtime)  # scripts of this version, whoever made the folder
+    try:
+        if not is_made:
+            print(f"making the page of {', '.join(map(str, paths))}", flush=True)
+            weights = {key: cfg[key] for key in ("checkpoint", "average", "trusted")}
+            runs = [Run.load(path, device="cpu", **weights) for path in paths]
+            with new_folder(folder) as new:
+                web.write(runs, new, decoding=decoding)
+                (new / MADE_FROM).write_text(json.dumps(made_from), "utf-8")
+                shutil.rmtree(folder, ignore_errors=True)
+        web.write_page(folder, runtime)  # scripts of this version, whoever made the folder
+    except WriteError as error:
+        there = command("export", [f"run={say(cfg.run)}", "format=web", "output=DIR"])
+        raise UserError(f"{error}, or use {there} and python -m http.server --directory DIR") from error
     return folder
 
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from nmt import kernels
 from nmt.alignment import choose_units
+from nmt.atomic import read_at_most, write_together
 from nmt.attention import overriding
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
@@ -129,20 +130,30 @@ def write(
 
 
 def write_page(directory: Path, runtime: Path | None) -> None:
-    """Write all but the runs: index.html, the scripts, the style sheet, and onnxruntime-web if `runtime` has it."""
-    for file in PAGE.iterdir():
-        if file.suffix in (".js", ".css"):
-            shutil.copyfile(file, directory / file.name)
+    """Write all but the runs: index.html, the scripts, the style sheet, and onnxruntime-web if `runtime` has it.
+
+    Files with this content are left as they are. Raises WriteError.
+    """
+    files = [file for file in PAGE.iterdir() if file.suffix in (".js", ".css")]
     if runtime is not None:
-        for name in RUNTIME:
-            shutil.copyfile(runtime / name, directory / name)
+        files += [runtime / name for name in RUNTIME]
+    contents = {directory / file.name: file.read_bytes() for file in files}
     address, host = (f"{ADDRESS}/", HOST) if runtime is None else ("", "")
-    files = [{"url": address + name, "integrity": f"sha384-{digest}"} for name, digest in RUNTIME.items()]
+    loaded = [{"url": address + name, "integrity": f"sha384-{digest}"} for name, digest in RUNTIME.items()]
     folders = [str(number) for number, _ in enumerate(directory.glob("*/run.json"))]
-    settings = {"runtime": files, "runs": folders}
+    settings = {"runtime": loaded, "runs": folders}
     page = (PAGE / "index.html").read_text("utf-8")
     page = page.replace("$SETTINGS", json.dumps(settings)).replace("$ORIGIN", host).replace("$HELP", HELP)
-    (directory / "index.html").write_text(page, "utf-8")
+    contents[directory / "index.html"] = page.encode()
+    if changed := {file: content for file, content in contents.items() if not _holds(file, content)}:
+        write_together(changed)
+
+
+def _holds(file: Path, content: bytes) -> bool:
+    try:
+        return read_at_most(file, len(content)) == content
+    except (OSError, UserError):
+        return False
 
 
 def pieces(model: bytes, *, lowercase: bool) -> dict[str, Any]:
