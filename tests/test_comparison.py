@@ -15,6 +15,7 @@ import hydra
 import pytest
 import yaml
 from sacrebleu.metrics import BLEU
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from nmt import metrics, plotting
 from nmt.commands import compare as compare_command
@@ -203,6 +204,14 @@ def test_learning_curves_are_drawn_from_the_event_files(sweep):
     assert (sweep.root / "out" / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_event_files_that_are_broken_leave_the_curve_out(sweep, caplog):
+    directory = sweep.write("a")
+    with (directory / "events.out.tfevents.1").open("wb") as file:
+        RecordWriter(file).write(b"no event")
+    assert figures.learning_curve(directory, "val/bleu") is None
+    assert f"{directory} has event files that are broken" in caplog.text
+
+
 def test_runs_that_differ_in_their_seed_alone_are_averaged(sweep):
     aers = [0.1, 0.2, 0.4]
     for seed, aer in enumerate(aers):
@@ -264,6 +273,8 @@ def test_length_penalties_that_runs_chose_by_themselves_are_one_setting(sweep):
         (directory / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
     runs = [read_run(sweep.root / "runs" / name, "test") for name in "abcd"]
     assert label_experiments(runs) == [f"length_alpha={each}" for each in ("tuned", "tuned", "1", "1.6")]
+    none = sweep.write("e", choices={"model": "gru", "decoding": "tuned"})
+    assert read_run(none, "test").settings["decoding.length_alpha"] == "tuned"
 
 
 def test_labels_are_the_fewest_settings_that_tell_the_runs_apart(sweep):
@@ -716,6 +727,7 @@ def test_several_references_are_those_of_the_data_or_of_files(sweep):
         ("metrics.json", "{", "metrics.json is broken"),
         ("metrics.json", "[]", "metrics.json is broken"),
         ("metrics.json", '{"ensemble": 5}', "metrics.json is broken .*ensemble=5"),
+        ("metrics.json", '{"decoding": 5}', "metrics.json is broken .*decoding=5"),
         ("metrics.json", "[" * 100_000, "metrics.json is broken"),
         ("config.yaml", "a: [", "config.yaml is not YAML"),
         ("config.yaml", "- 1", "config.yaml is broken"),
@@ -769,13 +781,13 @@ def test_extras_that_are_damaged_are_left_out(sweep):
     damaged = {
         "aer": {"score": "x"},
         "attention": {"a": "<b>", "entropy": 1.5},
-        "importance": 3,
+        "importance": {"precision": 10**400},
         "training": [],
     }
     sweep.write("a", extra=damaged)
     [row] = compare(f"runs={sweep.root}/runs")["runs"]
     assert row["attention/entropy"] == 1.5
-    assert not {"aer", "attention/a", "importance", "steps"} & row.keys()
+    assert not {"aer", "attention/a", "importance/precision", "steps"} & row.keys()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Numbers that compare runs: scores with their significance, means over seeds, scores by length, learning curves."""
 
 import bisect
+import logging
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,8 +14,10 @@ from nmt import alignment, metrics
 from nmt.comparison.runs import ScoredRun, group_runs, label_runs, label_systems
 from nmt.comparison.significance import compare_systems, paired_tests
 from nmt.config.types import flat
-from nmt.errors import UserError, command, printable
+from nmt.errors import UserError, command, printable, reason_of
 from nmt.run.data import read_whole, references_of, stored_data
+
+log = logging.getLogger(__name__)
 
 Row = dict[str, Any]  # the figures of a run by their names in the CSV file
 COSTS = ("num_parameters", "steps", "seconds", "tokens_per_second")
@@ -120,7 +123,11 @@ def figures_of(run: ScoredRun) -> Row:
     figures = {"aer": written.get("aer.score")} | {key: written.get(f"training.{key}") for key in COSTS}
     groups = ("attention.", "importance.")
     figures |= {key.replace(".", "/", 1): written[key] for key in written if key.startswith(groups)}
-    numbers = {printable(key): value for key, value in figures.items() if isinstance(value, int | float)}
+    numbers = {
+        printable(key): value
+        for key, value in figures.items()
+        if isinstance(value, int | float) and abs(value) < 2**63
+    }
     training = run.metrics.get("training")
     origin = {key: training[key] for key in PROVENANCE if isinstance(training, dict) and key in training}
     return {"seed": run.seed, **numbers, **origin}
@@ -201,13 +208,23 @@ def score_by_length(
 
 
 def learning_curve(directory: Path, tag: str) -> tuple[list[int], list[float]] | None:
-    """Steps and values of a scalar in the run's event files; None if there are none."""
+    """Steps and values of a scalar in the run's event files; None without any, and, with a warning, if one is bad."""
     if not any(directory.glob("events.out.tfevents.*")):
         return None
     # Imported here: it takes a second, and only event files need it.
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(directory), size_guidance={"scalars": 0}).Reload()
+    try:
+        events = EventAccumulator(str(directory), size_guidance={"scalars": 0}).Reload()
+    except (
+        Exception
+    ) as error:  # what TensorBoard raises depends on the fault: a DecodeError, a MemoryError, …
+        log.warning(
+            "%s has event files that are broken (%s): its learning curve is left out",
+            directory,
+            reason_of(error),
+        )
+        return None
     if tag not in events.Tags()["scalars"]:
         return None
     scalars = events.Scalars(tag)

@@ -58,11 +58,12 @@ class ScoredRun:
         """
         run_dir = str(self.config.get("run_dir") or "")
         tree: Any = OmegaConf.to_container(self.config, resolve=True)
-        chosen = (tree.get("decoding") or {}).get("length_alpha")
-        if "decoding" in self.metrics:
-            tree["decoding"] = dict(self.metrics["decoding"])
-        if self.choices.get("decoding") == TUNED and tree["decoding"].get("length_alpha") == chosen:
-            tree["decoding"]["length_alpha"] = TUNED
+        stored = tree.get("decoding") or {}
+        decoding = tree["decoding"] = dict(self.metrics.get("decoding", stored))
+        if self.choices.get("decoding") == TUNED and decoding.get("length_alpha") == stored.get(
+            "length_alpha"
+        ):
+            decoding["length_alpha"] = TUNED
         tree |= {key: self.metrics.get(key, usual) for key, usual in MADE_WITH.items()}
         if members := self.metrics.get("ensemble"):
             tree["ensemble"] = "+".join(Path(each).name for each in members)

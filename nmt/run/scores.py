@@ -18,13 +18,20 @@ _MOST_BYTES = 2**24  # of a file of scores
 # Keys of the conditions, beside the run, that scores depend on
 MADE_WITH = ("decoding", "checkpoint", "average", "int8", "data", "references")
 
+_KINDS = {
+    "decoding": dict[str, Any],
+    "ensemble": list[str],
+}  # of parts that other programs of this package read
+
 
 def read_scores(file: Path) -> dict[str, Any]:
     """Read the scores that `write_scores` wrote. Raises UserError naming the file if it is missing, broken or large."""
     try:
         scores = json.loads(read_at_most(file, _MOST_BYTES).decode("utf-8"))
         check_value(dict[str, Any], scores, "scores")
-        check_value(list[str], scores.get("ensemble", []), "scores.ensemble")
+        for key, kind in _KINDS.items():
+            if key in scores:
+                check_value(kind, scores[key], f"scores.{key}")
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} is broken ({reason_of(error)})") from error
     return scores
