@@ -201,7 +201,7 @@ def unread() -> Iterator[TextIO]:
     """A standard output whose reader has gone, as after `| head`, and that takes each line at once."""
     theirs, ours = os.pipe()
     os.close(theirs)
-    stream = io.TextIOWrapper(io.FileIO(ours, "wb"), encoding="utf-8", write_through=True)
+    stream = io.TextIOWrapper(entry._Output(ours, "wb"), encoding="utf-8", write_through=True)
     with stream, pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "__stdout__", stream)
         yield stream

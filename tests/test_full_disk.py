@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -181,8 +182,9 @@ def test_a_full_disk_leaves_no_half_cache_or_tokenizer(untrained, tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
 @pytest.mark.parametrize("name", ["translate", "align"])
-def test_standard_output_that_is_full_is_said(name, untrained, tmp_path):
+def test_standard_output_that_is_full_is_said(name, untrained, tmp_path, monkeypatch):
     with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "__stdout__", full)
         ended = command(name, *over(name, untrained, tmp_path / "out"), stdout=full)
         refused(ended, "standard output: cannot write (No space left on device)")
 

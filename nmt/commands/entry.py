@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,11 +162,22 @@ def program() -> str:
 
 
 def _use_utf8() -> None:
-    """Write text as UTF-8 with \\n on every system. Raises UserError if standard output is closed."""
-    if sys.stdout is None:
+    """Write text as UTF-8 with \\n on every system, by `_Output`. Raises UserError if standard output is closed."""
+    ours = sys.stdout
+    if ours is None:
         raise UserError("standard output is closed: give it a file or a pipe")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors, newline="\n")
+    if ours is sys.__stdout__ and ours is not None:
+        raw: Any = _Output(ours.fileno(), "wb", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            raw if ours.write_through else io.BufferedWriter(raw),
+            encoding="utf-8",
+            errors=ours.errors,
+            newline="\n",
+            line_buffering=ours.line_buffering,
+            write_through=ours.write_through,
+        )
+    elif isinstance(ours, io.TextIOWrapper):
+        ours.reconfigure(encoding="utf-8", errors=ours.errors, newline="\n")
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115
 
@@ -179,54 +190,41 @@ def errors_in_one_line(config_name: str) -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of the output has ended, as in `| head`
-        _drop_output()
         sys.exit(0)
     except Exception as error:
         if not can_be_fixed(error) or os.environ.get("NMT_TRACEBACK"):
             raise
-        try:
-            if sys.stdout is not None:
+        if sys.stdout is not None:
+            with suppress(OSError, WriteError):
                 sys.stdout.flush()
-        except OSError as fault:  # Python would try again at exit
-            _drop_output()
-            if isinstance(error, OSError) and error.filename is None:
-                error = WriteError("standard output", fault)
         line = printable(explain_error(error, config_name))
         print(f"{program()}: error: {line}", file=sys.stderr)
         sys.exit(1)
 
 
-class _UnreadOutput(io.FileIO):
-    """Standard output that drops all text once its reader has ended, as `| head`, or its terminal has closed."""
+class _Output(io.FileIO):
+    """Standard output. After a write that fails it drops all text, which Python would try to write again at exit."""
+
+    needs_reader = True  # else it also drops text, without an error, once its reader or its terminal has gone
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         try:
             return super().write(data)
         except OSError as error:
-            # The reader has ended, or the terminal is closed
-            if error.errno not in (errno.EPIPE, errno.EIO):
-                raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise WriteError("standard output", error) from error
+            if self.needs_reader:
+                raise
             return len(data)
 
 
 def outlive_reader() -> None:
     """Let the command go on after the reader of its output has ended: its results are files."""
-    ours = sys.stdout
-    if ours is sys.__stdout__ and ours is not None:  # in tests it is not a file
-        raw: Any = _UnreadOutput(ours.fileno(), "wb", closefd=False)
-        sys.stdout = io.TextIOWrapper(
-            raw if ours.write_through else io.BufferedWriter(raw),
-            encoding="utf-8",
-            errors=ours.errors,
-            newline="\n",
-            line_buffering=ours.line_buffering,
-            write_through=ours.write_through,
-        )
-
-
-def _drop_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    if isinstance(raw, _Output):  # in tests it is another stream
+        raw.needs_reader = False
 
 
 class LogFile(logging.FileHandler):
