@@ -52,14 +52,25 @@ def runs(tmp_path_factory) -> dict[str, Run]:
 # Pieces.
 
 
-def cut_by_node(model: dict[str, Any], lines: list[str]) -> list[dict[str, Any]]:
+def by_node(expression: str) -> Any:
+    """The value of a JavaScript expression that may use pieces.js."""
     node = shutil.which("node") or pytest.skip("no node")
     script = f"""{(web.PAGE / "pieces.js").read_text("utf-8")}
-        const pieces = new Pieces({json.dumps(model)}), lines = {json.dumps(lines)};
-        const both = line => {{ const cut = pieces.encode(line); return {{...cut, back: pieces.decode(cut.ids)}}; }};
-        console.log(JSON.stringify(lines.map(both)));"""
+        console.log(JSON.stringify({expression}));"""
     command = [node, "--input-type=module", "-"]
     return json.loads(subprocess.run(command, input=script.encode(), capture_output=True, check=True).stdout)
+
+
+def cut_by_node(model: dict[str, Any], lines: list[str]) -> list[dict[str, Any]]:
+    one = "({...pieces.encode(line), back: pieces.decode(pieces.encode(line).ids)})"
+    return by_node(f"(pieces => {json.dumps(lines)}.map(line => {one}))(new Pieces({json.dumps(model)}))")
+
+
+def test_a_text_becomes_a_line_and_is_cut_between_characters():
+    text = json.dumps("a\u00a0 \tb\r\n\nc🙂🙂")
+    assert by_node(f"lineOf({text}, 9)") == {"line": "a\u00a0 \tb c", "isCut": True}
+    assert by_node(f"lineOf({text}, 10)") == {"line": "a\u00a0 \tb c🙂", "isCut": True}
+    assert by_node(f"lineOf({text}, 11)") == {"line": "a\u00a0 \tb c🙂🙂", "isCut": False}
 
 
 @pytest.mark.parametrize("normalization", ["nmt_nfkc", "identity"])

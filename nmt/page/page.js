@@ -1,5 +1,5 @@
 // The page: translate as one types, point at words, take other pieces, hold the attention, compare runs.
-import {Pieces, words, wordsOfPieces} from "./pieces.js";
+import {lineOf, Pieces, words, wordsOfPieces} from "./pieces.js";
 import {beamSearch, largest, meanWeights, occlude, Translator} from "./search.js";
 import {drawGroup, drawSentence, make} from "./sentence.js";
 
@@ -163,8 +163,8 @@ async function change(changes) {
 }
 
 async function translate(signal) {
-  const line = state.text.slice(0, LONGEST).replace(/\s+/g, " ");
-  const messages = state.text.length > LONGEST ? [`Only the first ${LONGEST} characters are translated.`] : [];
+  const {line, isCut} = lineOf(state.text, LONGEST);
+  const messages = isCut ? [`Only the first ${LONGEST} characters are translated.`] : [];
   say(messages.join(" "));
   $("choices").hidden = true;
   $("view").className = isBeside() ? "members" : "";

@@ -161,6 +161,13 @@ export function wordsOfPieces({text, labels, offsets}) {
   return found;
 }
 
+// The first `longest` characters of a text as a line, and whether it has more.
+export function lineOf(text, longest) {
+  const points = Array.from(text);
+  const start = points.slice(0, longest).join("");
+  return {line: start.replace(/[\r\n]+/g, " "), isCut: points.length > longest};
+}
+
 // SentencePiece's precompiled character map: a double array (darts-clone) over UTF-8, then the replacements.
 function readCharsmap(base64) {
   if (!base64) return () => null;
