@@ -1,6 +1,7 @@
 """Exports compute what the run computes, in the programs that read them, and their READMEs say how."""
 
 import copy
+import importlib
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.export import NEEDS, hub
 from tests.commands import CONFIGS, refused, run_composed
-from tests.small import SMALL, SOURCES, SPECIAL_IDS, TARGETS, make_run, own_model
+from tests.small import BPE, SMALL, SOURCES, SPECIAL_IDS, TARGETS, make_run, own_model
 
 ROOT = CONFIGS.parent
 REAL = ROOT.parent / "shared/data"
@@ -481,6 +482,24 @@ def test_a_card_has_no_scores_of_other_weights_or_data(models):
     assert "12.35" in (exported(found, "safetensors") / "README.md").read_text("utf-8")
     (found.directory / "metrics.json").write_text(json.dumps(scores | {"data": {"path": "other"}}), "utf-8")
     assert "12.35" not in (exported(found, "safetensors") / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("choices", "advised"),
+    [(("model.tie_source=false",), "onnx"), (("encoder=hierarchical", "attention=none"), "safetensors")],
+)
+def test_argos_advises_a_format_that_takes_the_model(choices, advised, tmp_path):
+    needs("argos")
+    needs("onnx")
+    from nmt.export import argos
+
+    documents = advised == "safetensors"
+    kind = BPE | {"joint": documents, "documents": documents, "vocab_size": 40}
+    own = Tokenizer.train(SOURCES * 20, TARGETS * 20, **kind)
+    found = Run.load(make_run(tmp_path / "run", *choices, *SMALL[1:], tokenizer=own), device="cpu")
+    with pytest.raises(UserError, match=f"use format={advised}$"):
+        argos.write(found, tmp_path / "out")
+    importlib.import_module(f"nmt.export.{advised}").write(found, tmp_path)
 
 
 def test_what_cannot_be_exported_is_refused_in_one_line_and_leaves_nothing(models, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from pathlib import Path
 from nmt.atomic import json_text
 from nmt.errors import UserError
 from nmt.export import ctranslate2
+from nmt.export.layouts import parts_of
 from nmt.run.run import Run
 
 LIBRARY = None
@@ -23,6 +24,7 @@ def write(run: Run, directory: Path, quantization: str | None = None) -> str:
     Translate cuts the text and joins the translation by the same model, and changes no case: raises UserError for two
     vocabularies and for a model of lower-cased text. Languages become a file name and Python: other words are refused.
     """
+    parts_of(run, "argos")
     tokenizer = run.tokenizer
     if not tokenizer.joint:
         raise UserError(
@@ -41,7 +43,7 @@ def write(run: Run, directory: Path, quantization: str | None = None) -> str:
     name = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
     model = directory / name / "model"
     model.mkdir(parents=True)
-    ctranslate2.write(run, model, quantization, format="argos")
+    ctranslate2.write(run, model, quantization)
     (model / "joint.model").rename(directory / name / "sentencepiece.model")
     metadata = {
         "type": "translate",

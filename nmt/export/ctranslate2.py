@@ -17,12 +17,12 @@ from nmt.run.run import Run
 LIBRARY = "ctranslate2"
 
 
-def write(run: Run, directory: Path, quantization: str | None = None, *, format: str = "ctranslate2") -> str:
+def write(run: Run, directory: Path, quantization: str | None = None) -> str:
     """Write model.bin, its vocabularies and the SentencePiece models; return usage instructions.
 
-    quantization: CTranslate2's name of the storage type of the weights: int8, int16, float16, …; format: in messages.
+    quantization: CTranslate2's name of the storage type of the weights: int8, int16, float16, …
     """
-    model, encoder, decoder, pre_norm, _ = parts_of(run, format)
+    model, encoder, decoder, pre_norm, _ = parts_of(run, "ctranslate2")
     spec = transformer_spec.TransformerSpec(
         transformer_spec.TransformerEncoderSpec(
             len(encoder.layers), _heads(encoder), pre_norm=pre_norm, **_rotary(encoder)

@@ -49,7 +49,7 @@ def parts_of(run: Run, format: str) -> Parts:
     ):
         raise UserError(
             f"format={format} is for Transformers without lexical votes, {run.directory} is {model.name}: use "
-            "format=onnx"
+            f"format={'safetensors' if model.reads_documents else 'onnx'}"
         )
     sides = [(isinstance(side.norm, nn.LayerNorm), type(side.positions)) for side in (encoder, decoder)]
     known = sides[0][1] in (LearnedPositions, RotaryPositions, SinusoidalPositions)
