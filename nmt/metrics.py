@@ -40,7 +40,7 @@ LABELS = {
 
 def label(name: str, signature: str) -> str:
     """The printed name of a score. chrF over n-grams of words too, by its signature, is chrF++."""
-    words = re.search(r"\|nw:(\d+)", signature)
+    words = re.search(r"\|nw:(\d{1,2})\b", signature)
     return LABELS.get(name, name) + "+" * (int(words[1]) if words else 0)
 
 

@@ -439,11 +439,13 @@ def test_a_card_has_scores_data_and_licence_but_no_paths(models):
     found = models["pre"]
     scores = {
         "bleu": {"score": 12.345, "ci": 0.5, "signature": "nrefs:1|tok:13a"},
+        "chrf": {"score": 1.0, "ci": None, "signature": "nrefs:1|nc:6|nw:2|s:no"},
         "decoding": {"beam_size": 4},
     }
     (found.directory / "metrics.json").write_text(json.dumps(scores), "utf-8")
     card = (exported(found, "safetensors", "license=mit") / "README.md").read_text("utf-8")
     assert "license: mit\n" in card
+    assert "| chrF++ |" in card
     assert "| test, beam 4 | BLEU | 12.35 ± 0.50 | `nrefs:1\\|tok:13a` |" in card
     assert str(found.directory) not in card
 

@@ -90,8 +90,9 @@ def _rows(split: str, scores: dict[str, Any], weights: tuple[Any, ...]) -> list[
         if isinstance(found, dict) and "signature" in found:
             interval = "" if found["ci"] is None else f" ± {found['ci']:.2f}"
             # | would end the cell, and ` would end the code
-            label = metrics.LABELS.get(name) or escape_markdown(name).replace("|", "\\|")
-            signature = printable(str(found["signature"])).replace("|", "\\|").replace("`", "'")
+            signature = printable(str(found["signature"]))
+            label = escape_markdown(metrics.label(name, signature)).replace("|", "\\|")
+            signature = signature.replace("|", "\\|").replace("`", "'")
             rows.append(f"| {split}{beam} | {label} | {found['score']:.2f}{interval} | `{signature}` |")
     return rows
 
