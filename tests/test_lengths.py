@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -11,6 +12,7 @@ from omegaconf import OmegaConf
 
 from nmt.decoding import DecodingSettings
 from nmt.run.run import Run
+from nmt.training import lengths
 from nmt.training.lengths import ALPHAS, choose_length_alpha
 from tests.commands import run_composed
 from tests.small import SMALL, SOURCES, TARGETS, TINY, make_run
@@ -28,48 +30,66 @@ def run(tmp_path_factory) -> Run:
     return run
 
 
-class Recorder:
-    """A scorer whose best hypotheses have about as many characters as wanted."""
+@pytest.fixture
+def judge(monkeypatch) -> SimpleNamespace:
+    """In place of the bootstrap: scores of about as many characters as `wanted`, which differ by `spread`."""
+    found = SimpleNamespace(wanted=0, spread=0.0, names=[], systems=[])
 
-    def __init__(self, wanted: int, *, higher_is_better: bool) -> None:
-        self.wanted, self.higher_is_better, self.seen = wanted, higher_is_better, []
-
-    def corpus_score(self, hypotheses, references, n_bootstrap):
+    def judged(chosen, systems, references, **how):
+        [name] = chosen
         assert references == [TARGETS * 5]
-        self.seen.append(hypotheses)
-        miss = abs(sum(map(len, hypotheses)) - self.wanted)
-        return SimpleNamespace(score=-miss if self.higher_is_better else miss)
+        found.names.append(name)
+        found.systems = systems
+        sign = 1 if chosen[name].higher_is_better else -1
+        misses = [-sign * abs(sum(map(len, texts)) - found.wanted) for texts in systems]
+        rng = np.random.default_rng(1)
+        drawn = rng.normal(0, found.spread, (len(systems), 1000))
+        return [
+            {name: {"score": miss, "resampled": miss + each}}
+            for miss, each in zip(misses, drawn, strict=True)
+        ]
+
+    monkeypatch.setattr(lengths, "paired_tests", judged)
+    return found
+
+
+def scorer(*, higher_is_better: bool = True) -> SimpleNamespace:
+    return SimpleNamespace(higher_is_better=higher_is_better)
 
 
 @pytest.mark.parametrize("higher_is_better", [True, False])
-def test_one_search_serves_every_exponent(run, higher_is_better):
+def test_one_search_serves_every_exponent(run, higher_is_better, judge):
     searches = {
         alpha: [each.text for each in run.translate(ROWS["src"][:], replace(BEAM, length_alpha=alpha))]
         for alpha in ALPHAS
     }
-    lengths = {alpha: sum(map(len, texts)) for alpha, texts in searches.items()}
-    assert lengths[0.0] < lengths[2.0], "the exponent matters for this model"
-    for wanted in (lengths[0.0], lengths[2.0]):
-        scorer = Recorder(wanted, higher_is_better=higher_is_better)
-        chosen = choose_length_alpha(run, ROWS, replace(BEAM, length_alpha=0.4), {"bleu": scorer})
-        assert scorer.seen == [*searches.values()]
-        equal = [alpha for alpha in ALPHAS if lengths[alpha] == wanted]
+    sizes = {alpha: sum(map(len, texts)) for alpha, texts in searches.items()}
+    assert sizes[0.0] < sizes[2.0], "the exponent matters for this model"
+    for judge.wanted in (sizes[0.0], sizes[2.0]):
+        scorers = {"bleu": scorer(higher_is_better=higher_is_better)}
+        chosen = choose_length_alpha(run, ROWS, replace(BEAM, length_alpha=0.4), scorers)
+        assert judge.systems == [*searches.values()]
+        equal = [alpha for alpha in ALPHAS if sizes[alpha] == judge.wanted]
         assert chosen == min(equal, key=lambda alpha: abs(alpha - 1))
+    judge.spread = 10.0**6
+    assert choose_length_alpha(run, ROWS, BEAM, {"bleu": scorer()}) == 1, (
+        "no exponent is beyond chance better"
+    )
 
 
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"coverage_beta": 0.1}, {}])
 def test_nothing_is_chosen_if_the_exponent_ranks_nothing_or_not_alone(run, settings):
     given = replace(BEAM, length_alpha=0.7, **settings)
-    scorers = {"bleu": Recorder(0, higher_is_better=True)} if settings else {}
+    scorers = {"bleu": scorer()} if settings else {}
     assert choose_length_alpha(run, ROWS, given, scorers) == 0.7
 
 
-def test_the_score_of_the_best_checkpoint_chooses(run, monkeypatch):
-    scorers = {name: Recorder(10**9, higher_is_better=name == "chrf") for name in ("bleu", "chrf")}
+def test_the_score_of_the_best_checkpoint_chooses(run, monkeypatch, judge):
+    scorers, judge.wanted = {name: scorer() for name in ("bleu", "chrf")}, 10**9
     config = OmegaConf.create({"callbacks": {"checkpoint": {"monitor": "val/chrf"}}})
     monkeypatch.setattr(run, "config", config)
     assert choose_length_alpha(run, ROWS, BEAM, scorers) > 1  # the longest
-    assert not scorers["bleu"].seen
+    assert judge.names == ["chrf"]
 
 
 def test_the_choice_is_kept_in_the_run(tmp_path, caplog):

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from sacrebleu.metrics.base import Metric
 
+from nmt.comparison.significance import paired_tests
 from nmt.data import encoding
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import DecodingSettings
 from nmt.decoding.settings import LEAST_RATIO
-from nmt.metrics import LABELS, best_of, reference_sets
+from nmt.metrics import LABELS, best_of
 from nmt.models.base import Translator
 from nmt.run.data import references_of
 from nmt.run.limits import count_above_limit, warn_of_limit
@@ -21,7 +23,7 @@ from nmt.run.run import Run
 from nmt.run.translation import Translation
 
 ALPHAS = tuple(each / 5 for each in range(11))  # 0 to 2
-MOST_PAIRS = 1000
+MOST_PAIRS = RESAMPLES = 1000
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +60,12 @@ def warn_of_long_references(
 def choose_length_alpha(
     run: Run, rows: Any, decoding: DecodingSettings, scorers: Mapping[str, Metric]
 ) -> float:
-    """For `decoding.length_alpha=null`: the exponent of ALPHAS with the best score of validation pairs `rows`, by the
-    scorer that the best checkpoint goes by, else by the first; of equal ones, the nearest to 1.
+    """For `decoding.length_alpha=null`: the exponent of ALPHAS nearest to 1 among those that score as well as the best.
 
-    Of many pairs, MOST_PAIRS are translated, evenly spaced. The hypotheses that a beam finishes do not depend on the
-    exponent, so that one search serves all.
+    The score is that of validation pairs `rows` by the scorer that the best checkpoint goes by, else by the first.
+    As well: the difference is at most its standard error, by the paired bootstrap (the rule of Breiman et al. 1984,
+    3.4.3). The best alone would be an accident of these pairs. Of many pairs, MOST_PAIRS are translated, evenly spaced.
+    The hypotheses that a beam finishes do not depend on the exponent, so that one search serves all.
     """
     if decoding.beam_size == 1 or decoding.coverage_beta > 0 or not scorers:
         return decoding.length_alpha
@@ -77,17 +80,22 @@ def choose_length_alpha(
     name = str(OmegaConf.select(run.config, "callbacks.checkpoint.monitor")).removeprefix("val/")
     if name not in scorers:
         name = next(iter(scorers))
-    scorer = scorers[name]
-    references = reference_sets(references_of(rows))
-    scores = {
-        alpha: scorer.corpus_score([_best(each, alpha) for each in found], references, n_bootstrap=1).score
+    texts = [[_best(each, alpha) for each in found] for alpha in ALPHAS]
+    tests = paired_tests(
+        {name: scorers[name]}, texts, references_of(rows), num_bootstrap=RESAMPLES, num_trials=1
+    )
+    scores = {alpha: each[name]["score"] for alpha, each in zip(ALPHAS, tests, strict=True)}
+    resampled = {alpha: each[name]["resampled"] for alpha, each in zip(ALPHAS, tests, strict=True)}
+    best = (max if best_of(scorers[name]) == "max" else min)(ALPHAS, key=lambda alpha: scores[alpha])
+    as_good = [
+        alpha
         for alpha in ALPHAS
-    }
-    sign = 1 if best_of(scorer) == "max" else -1
-    chosen = max(ALPHAS, key=lambda alpha: (sign * scores[alpha], -abs(alpha - 1)))
+        if abs(scores[alpha] - scores[best]) <= np.std(resampled[alpha] - resampled[best])
+    ]
+    chosen = min(as_good, key=lambda alpha: abs(alpha - 1))
     log.info(
-        "decoding.length_alpha=%s: %s of validation %.2f, with 1.0 %.2f",
-        *(chosen, LABELS.get(name, name), scores[chosen], scores[1.0]),
+        "decoding.length_alpha=%s: %s of validation %.2f; with 1.0 %.2f, with %s, the best, %.2f",
+        *(chosen, LABELS.get(name, name), scores[chosen], scores[1.0], best, scores[best]),
     )
     return chosen
 
