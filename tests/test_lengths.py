@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from nmt.decoding import DecodingSettings
 from nmt.run.run import Run
 from nmt.training import lengths
-from nmt.training.lengths import ALPHAS, choose_length_alpha
+from nmt.training.lengths import ALPHAS, choose_length_alpha, nearest_to_one
 from tests.commands import run_composed
 from tests.small import SMALL, SOURCES, TARGETS, TINY, make_run
 
@@ -75,6 +75,23 @@ def test_one_search_serves_every_exponent(run, higher_is_better, judge):
     assert choose_length_alpha(run, ROWS, BEAM, {"bleu": scorer()}) == 1, (
         "no exponent is beyond chance better"
     )
+
+
+@pytest.mark.parametrize(
+    ("scores", "spread", "chosen"),
+    [
+        ({0.8: 20.1, 1.0: 19.0, 1.2: 20.2, 2.0: 20.3}, 0.3, 1.2),
+        ({0.8: 20.1, 1.0: 20.1, 1.2: 20.2, 2.0: 20.3}, 0.3, 1.0),
+        ({0.8: 20.1, 1.0: 20.1, 1.2: 20.2, 2.0: 20.3}, 0.05, 2.0),
+        ({0.8: 20.3, 1.0: 20.3, 2.0: 20.3}, 0.0, 1.0),
+    ],
+)
+def test_the_exponent_nearest_to_one_of_those_as_good_as_the_best(scores, spread, chosen):
+    noise = (
+        np.random.default_rng(1).normal(0, spread, (len(scores), 5000)) / 2**0.5
+    )  # of each, so of differences
+    resampled = {alpha: score + each for (alpha, score), each in zip(scores.items(), noise, strict=True)}
+    assert nearest_to_one(scores, resampled, max(scores, key=lambda alpha: scores[alpha])) == chosen
 
 
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"coverage_beta": 0.1}, {}])

@@ -87,17 +87,22 @@ def choose_length_alpha(
     scores = {alpha: each[name]["score"] for alpha, each in zip(ALPHAS, tests, strict=True)}
     resampled = {alpha: each[name]["resampled"] for alpha, each in zip(ALPHAS, tests, strict=True)}
     best = (max if best_of(scorers[name]) == "max" else min)(ALPHAS, key=lambda alpha: scores[alpha])
-    as_good = [
-        alpha
-        for alpha in ALPHAS
-        if abs(scores[alpha] - scores[best]) <= np.std(resampled[alpha] - resampled[best])
-    ]
-    chosen = min(as_good, key=lambda alpha: abs(alpha - 1))
+    chosen = nearest_to_one(scores, resampled, best)
     log.info(
         "decoding.length_alpha=%s: %s of validation %.2f; with 1.0 %.2f, with %s, the best, %.2f",
         *(chosen, LABELS.get(name, name), scores[chosen], scores[1.0], best, scores[best]),
     )
     return chosen
+
+
+def nearest_to_one(scores: Mapping[float, float], resampled: Mapping[float, Any], best: float) -> float:
+    """The exponent nearest to 1 whose score is within a standard error of that of `best`; of two, the better.
+
+    resampled: the scores of every exponent on the same resamples.
+    """
+    worse = {alpha: abs(score - scores[best]) for alpha, score in scores.items()}
+    as_good = [each for each in scores if worse[each] <= np.std(resampled[each] - resampled[best])]
+    return min(as_good, key=lambda alpha: (abs(alpha - 1), worse[alpha]))
 
 
 def _best(found: Translation, alpha: float) -> str:
