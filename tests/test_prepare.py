@@ -17,6 +17,7 @@ from nmt.data.corpus import read_files
 from nmt.data.find import Languages, find
 from nmt.data.formats import read_rows
 from nmt.preparation.codes import Codes
+from nmt.preparation.counts import Counts
 from nmt.preparation.problems import BIT, BOUNDS, find_problems, form_of, has
 from nmt.preparation.recipe import write_recipe
 from nmt.preparation.shifts import SHIFTS, find_stretches
@@ -299,6 +300,10 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
     assert "http:" not in re.sub(r'"data:[^"]*"', "", page)
 
 
+def counted(characters: int) -> Counts:
+    return Counts(("words", "words"), characters=np.array([0, characters]))
+
+
 @pytest.mark.parametrize(
     ("number", "name"),
     [(1, "tiny"), (250_000, "tiny"), (250_001, "small"), (800_001, "medium"), (10**9, "medium")],
@@ -306,7 +311,7 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
 def test_the_recipe_is_a_command_that_composes(number, name):
     data = compose("prepare", "data.path=a b", *LANGS, "data.columns=[en,vi]", "data.bad_rows=skip").data
     script, *overrides = shlex.split(
-        write_recipe(number, 90, data, "a b")["command"].partition("train.py ")[2]
+        write_recipe(counted(number), 90, data, "a b")["command"].partition("train.py ")[2]
     )
     assert script == f"experiment=own_text_{name}"
     cfg = compose("train", script, *overrides, "run_dir=x", "name=x")
@@ -328,6 +333,8 @@ def test_a_folder_without_splits_is_split_by_blocks(pairs, tmp_path):
         assert ended.status == 0, ended.err
         assert f"experiment=own_text_tiny data.path={tmp_path / name}" in ended.out
         made.append({split: read(tmp_path / name, split) for split in ("train", "val", "test")})
+        characters = sum(len(line) for row in made[-1]["train"] for line in row[:2])
+        assert f"train on these {characters:,} characters" in ended.out
     assert made[0] == made[1]
     assert sorted(chain(*made[0].values())) == sorted((*pair, "0-0") for pair in pairs[:400])
     places = {pair: number for number, pair in enumerate(pairs)}

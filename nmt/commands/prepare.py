@@ -12,6 +12,7 @@ from nmt.data.find import Languages, find, missing_split_error, more_test_sets
 from nmt.languages import wanted_tokenization
 from nmt.preparation import overview
 from nmt.preparation.clean_copy import DROPPED, NEW_SPLITS, write_copy
+from nmt.preparation.counts import Counts
 from nmt.preparation.examination import Knowledge, Sample, Split, compare_sides, look
 from nmt.preparation.held_out import all_keys
 from nmt.preparation.problems import BOUNDS
@@ -29,16 +30,13 @@ def prepare(cfg: DictConfig) -> dict[str, Any]:
     rules = [name for name, value in cfg.rules.items() if value is not False]
     found = {each.name: overview.describe(each, rules if each is train else (), cfg.seed) for each in splits}
     print("\n\n".join(overview.say_report(name, each) for name, each in found.items()))
-    result: dict[str, Any] = {"splits": found}
+    result, counts = {"splits": found}, train.counts
     if cfg.output is not None:
-        result["copy"] = write_copy(Path(cfg.output).resolve(), train, held_out, rules, cfg.seed)
+        result["copy"], counts = write_copy(Path(cfg.output).resolve(), train, held_out, rules, cfg.seed)
         print(f"\n{cfg.output}: {say_copy(result['copy'])}")
-    kept = 1.0 if cfg.output is None else result["copy"]["train"] / max(1, len(train.bits))
     path = cfg.data.path if cfg.output is None else cfg.output
     if any(each.name == "val" for each in held_out) or (cfg.output is not None and not held_out):
-        result["recipe"] = write_recipe(
-            round(kept * int(train.characters.sum())), cfg.minutes, cfg.data, path
-        )
+        result["recipe"] = write_recipe(counts, cfg.minutes, cfg.data, path)
         print(f"\n{say_recipe(result['recipe'])}")
     else:
         print("\nval is missing: training needs it, and output=DIR splits a folder that has only train")
@@ -63,7 +61,9 @@ def find_splits(data: DictConfig) -> list[Split]:
     found = held_out | more_test_sets(directory, languages) | {"train": train}
     units = _unit_of(languages.src), _unit_of(languages.tgt)
     is_lenient = data.bad_rows == "skip"
-    return [Split(name, files, languages, units, is_lenient) for name, files in found.items() if files]
+    return [
+        Split(name, files, languages, Counts(units), is_lenient) for name, files in found.items() if files
+    ]
 
 
 def _unit_of(lang: str) -> str:

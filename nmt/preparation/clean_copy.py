@@ -16,6 +16,7 @@ from nmt.atomic import new_folder
 from nmt.data.find import FEW_HELD_OUT
 from nmt.data.formats import Row
 from nmt.errors import UserError
+from nmt.preparation.counts import Counts
 from nmt.preparation.examination import Split
 from nmt.preparation.problems import PROBLEMS, has
 
@@ -27,8 +28,9 @@ _HELD_OUT_SHARE, _MOST_HELD_OUT = 0.05, 2_000
 
 def write_copy(
     output: Path, train: Split, held_out: Sequence[Split], rules: Sequence[str], seed: int
-) -> dict[str, int]:
-    """Write the folder `output`, and return the numbers of pairs kept per new split and dropped per rule.
+) -> tuple[dict[str, int], Counts]:
+    """Write the folder `output`. Returns the numbers of pairs kept per new split and dropped per rule, and the counts
+    of the new training text.
 
     rules: the problems whose pairs are dropped. Without held-out splits, blocks of lines become val and test.
     """
@@ -42,7 +44,8 @@ def write_copy(
     splits = np.zeros(len(keep), np.int8) if held_out else _draw_splits(keep, seed)
     repeated = np.isin(train.pairs, train.pairs[keep & (splits > 0)]) & (splits == 0)
     names = [name for name in PROBLEMS if name in rules]
-    counts: Counter[str] = Counter()
+    counts, of_train = Counter[str](), Counts(train.counts.units)
+    is_train = keep & ~repeated & (splits == 0)
     with new_folder(output) as folder, ExitStack() as files:
 
         def start(name: str) -> Any:
@@ -52,6 +55,8 @@ def write_copy(
         log = start(DROPPED)
         log.write("place\trule\n")
         for block in train.read("writing"):
+            places = np.flatnonzero(is_train[block.first : block.first + len(block.rows)])
+            of_train.add([block.src[place] for place in places], [block.tgt[place] for place in places])
             for number, place, row in zip(count(block.first), block.places, block.rows, strict=False):
                 if keep[number] and not repeated[number]:
                     write[splits[number]](row)
@@ -63,7 +68,7 @@ def write_copy(
                     log.write(f"{place}\t{rule}\n")
         for path in (path for split in held_out for path in (*split.files.paths, *split.files.references)):
             shutil.copyfile(path, folder / path.name)
-    return dict(counts)
+    return dict(counts), of_train
 
 
 def _draw_splits(keep: NDArray[np.bool_], seed: int) -> NDArray[np.int8]:

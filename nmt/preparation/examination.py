@@ -15,7 +15,8 @@ from tqdm import tqdm
 from nmt.alignment.numbered_words import Bools, Ints, Words
 from nmt.data.find import Files, Languages
 from nmt.preparation import shifts
-from nmt.preparation.codes import SCRIPTS, Codes
+from nmt.preparation.codes import Codes
+from nmt.preparation.counts import Counts
 from nmt.preparation.held_out import Keys, are_near
 from nmt.preparation.mismatches import KINDS, Mismatches, length_ratios
 from nmt.preparation.problems import BIT, find_problems, form_of, has
@@ -23,8 +24,6 @@ from nmt.preparation.reading import PAIRS_AT_ONCE, Block, read_blocks
 from nmt.preparation.trigrams import LanguageOdds, log_odds
 from nmt.preparation.word_pairs import WordPairs
 
-LONGEST = 1_000  # words; longer lines count as this long
-RATIOS = 2 ** np.linspace(-4, 4, 81)  # of the characters of both sides
 _SAMPLED = 10_000  # pairs in each half of the sample
 _OF_CLASSIFIER = 3_000  # of them
 _LEAST_SAMPLE = 100  # pairs in each half
@@ -40,14 +39,10 @@ class Split:
     name: str
     files: Files
     languages: Languages
-    units: tuple[str, str]  # of lengths: words, or characters of a language without spaces
+    counts: Counts
     skip_bad: bool
     bits: NDArray[np.uint32] = field(init=False)
     pairs: Ints = field(init=False)
-    lengths: Ints = field(default_factory=lambda: np.zeros((2, LONGEST + 1), np.int64))  # lines by length
-    ratios: Ints = field(default_factory=lambda: np.zeros(len(RATIOS), np.int64))  # pairs by ratio
-    characters: Ints = field(default_factory=lambda: np.zeros(2, np.int64))
-    scripts: Ints = field(default_factory=lambda: np.zeros((2, len(SCRIPTS)), np.int64))
     stretches: list[shifts.Stretch] = field(default_factory=list)
 
     def read(self, what: str, *, is_first: bool = False) -> Iterator[Block]:
@@ -93,7 +88,7 @@ def look(split: Split, sample: Sample, near: Keys, bounds: Mapping[str, float]) 
     forms = array("b")
     for block in split.read("reading", is_first=True):
         found = np.fromiter(map(find_problems, block.src, block.tgt), np.uint32, len(block.rows))
-        found[_count(split, block) > bounds["long"]] |= BIT["long"]
+        found[split.counts.add(block.src, block.tgt) > bounds["long"]] |= BIT["long"]
         if len(near):
             found[are_near(block.src, near)] |= BIT["near"]
         sample.add(block)
@@ -108,22 +103,6 @@ def look(split: Split, sample: Sample, near: Keys, bounds: Mapping[str, float]) 
     signs = np.frombuffer(forms, np.int8)
     rarer = 1 if (signs > 0).sum() <= (signs < 0).sum() else -1
     split.mark("forms", signs == rarer)
-
-
-def _count(split: Split, block: Block) -> Ints:
-    """Add a block to the counts of its split. Returns the length of the longer side of each pair."""
-    codes, longest = (Codes(block.src), Codes(block.tgt)), np.zeros(len(block.rows), np.int64)
-    for side, lines in enumerate((block.src, block.tgt)):
-        parts = (line.split() if split.units[side] == "words" else line for line in lines)
-        lengths = np.fromiter(map(len, parts), np.int64, len(lines))
-        split.lengths[side] += np.bincount(np.minimum(lengths, LONGEST), minlength=LONGEST + 1)
-        split.characters[side] += codes[side].lengths.sum()
-        split.scripts[side] += codes[side].scripts.sum(axis=0)
-        longest = np.maximum(longest, lengths)
-    ratios = (codes[1].lengths + 1) / (codes[0].lengths + 1)
-    places = np.searchsorted(RATIOS, ratios).clip(max=len(RATIOS) - 1)
-    split.ratios += np.bincount(places, minlength=len(RATIOS))
-    return longest
 
 
 def _stand_above(hashes: Ints, times: int) -> Bools:
@@ -163,7 +142,8 @@ class Knowledge:
         ]
         known = words[1].known(*(each.words for each in codes[0]))
         evidence = shifts.line_scores(*known, words[1]) / np.maximum(known[0].lengths + known[1].lengths, 1)
-        share = split.scripts / np.maximum(split.scripts[:, 1:].sum(axis=1, keepdims=True), 1)
+        letters = split.counts.scripts
+        share = letters / np.maximum(letters[:, 1:].sum(axis=1, keepdims=True), 1)
         scripts = share[0] >= _SCRIPT_SHARE, share[1] >= _SCRIPT_SHARE
         return cls(languages, scripts, words, Mismatches.learn(some, seed), float(np.median(evidence)))
 

@@ -10,7 +10,8 @@ import numpy as np
 from nmt import plotting
 from nmt.errors import printable
 from nmt.preparation.codes import SCRIPTS
-from nmt.preparation.examination import LONGEST, RATIOS, Split
+from nmt.preparation.counts import LONGEST, RATIOS, Counts
+from nmt.preparation.examination import Split
 from nmt.preparation.problems import PROBLEMS, has
 
 _PERCENTILES = (1, 25, 50, 75, 99)
@@ -30,7 +31,7 @@ def describe(split: Split, rules: Sequence[str], seed: int) -> dict[str, Any]:
     return {
         "files": [str(path) for path in split.files.paths],
         "pairs": number,
-        "sides": {lang: _describe_side(split, side) for side, lang in enumerate(langs)},
+        "sides": {lang: _describe_side(split.counts, side) for side, lang in enumerate(langs)},
         "problems": {
             name: {
                 "meaning": PROBLEMS[name],
@@ -48,14 +49,14 @@ def describe(split: Split, rules: Sequence[str], seed: int) -> dict[str, Any]:
     }
 
 
-def _describe_side(split: Split, side: int) -> dict[str, Any]:
-    counts, letters = split.lengths[side], split.scripts[side][1:]
-    ends, share = np.cumsum(counts), letters / max(letters.sum(), 1)
+def _describe_side(counts: Counts, side: int) -> dict[str, Any]:
+    lengths, letters = counts.lengths[side], counts.scripts[side][1:]
+    ends, share = np.cumsum(lengths), letters / max(letters.sum(), 1)
     frequent = (place for place in np.argsort(-share, kind="stable") if share[place] >= _LEAST_SCRIPT)
     return {
-        "unit": split.units[side],
-        "length": int((counts * np.arange(LONGEST + 1)).sum()),
-        "characters": int(split.characters[side]),
+        "unit": counts.units[side],
+        "length": int((lengths * np.arange(LONGEST + 1)).sum()),
+        "characters": int(counts.characters[side]),
         "percentiles": {
             str(each): int(np.searchsorted(ends, each / 100 * ends[-1])) for each in _PERCENTILES
         },
@@ -122,15 +123,17 @@ def report_page(report: Mapping[str, Any], train: Split, title: str) -> str:
     langs = train.languages.src, train.languages.tgt
     lengths = {
         lang: [(range(end), counts[:end].tolist())]
-        for lang, counts in zip(langs, train.lengths, strict=True)
+        for lang, counts in zip(langs, train.counts.lengths, strict=True)
         for end in [int(np.searchsorted(np.cumsum(counts), 0.995 * counts.sum())) + 2]
     }
-    seen = np.flatnonzero(train.ratios)
+    seen = np.flatnonzero(train.counts.ratios)
     shown = slice(seen[0], seen[-1] + 1)
-    ratios = {f"{langs[1]} / {langs[0]}": [(np.log2(RATIOS[shown]).tolist(), train.ratios[shown].tolist())]}
+    ratios = {
+        f"{langs[1]} / {langs[0]}": [(np.log2(RATIOS[shown]).tolist(), train.counts.ratios[shown].tolist())]
+    }
     pictures = [
         plotting.learning_curves(
-            lengths, ylabel="lines", xlabel=f"{' or '.join(dict.fromkeys(train.units))} per line"
+            lengths, ylabel="lines", xlabel=f"{' or '.join(dict.fromkeys(train.counts.units))} per line"
         ),
         plotting.learning_curves(ratios, ylabel="pairs", xlabel="ratio of the characters, log2"),
     ]

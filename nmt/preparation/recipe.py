@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from nmt.errors import command
+from nmt.preparation.counts import Counts
 
 
 class SizedRecipe(NamedTuple):
@@ -33,11 +34,12 @@ def recipe_for(characters: int) -> SizedRecipe:
     return next(each for each in RECIPES if each.most is None or characters <= each.most)
 
 
-def write_recipe(characters: int, minutes: int, data: DictConfig, path: str) -> dict[str, Any]:
+def write_recipe(counts: Counts, minutes: int, data: DictConfig, path: str) -> dict[str, Any]:
     """The command that trains on the folder `path` for some minutes, and a reason for each choice.
 
-    characters: of both sides of the training text.
+    counts: of the training text.
     """
+    characters = int(counts.characters.sum())
     chosen = recipe_for(characters)
     hours, rest = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
