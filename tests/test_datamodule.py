@@ -118,3 +118,20 @@ def test_text_in_another_script_than_the_vocabulary_is_warned_of(untrained, capl
         f"2 of 3 training sources {hold} (猫, は)",
         f"1 of 3 training targets {hold} (ж)",
     ]
+
+
+def test_pairs_left_out_by_a_limit_are_warned_of(untrained, caplog):
+    rows = [("a b", "c d")] * 8 + [("a " * 99, "c " * 90)] * 2 + [("a", "c " * 30)] * 2
+    train = Dataset.from_dict({"src": [src for src, _ in rows], "tgt": [tgt for _, tgt in rows]})
+    data_module({"train": train, "val": train.select([0])}, Tokenizer.load(untrained / "tokenizer"))
+    for setting in ("data.max_length=100", "data.max_ratio=9.0"):
+        assert f"17 % of the training pairs are left out by {setting}: raise it" in caplog.text
+
+
+def test_text_without_a_pair_to_train_on_is_refused_before_it_is_aligned(untrained, monkeypatch):
+    monkeypatch.delattr("nmt.data.encoding.add_alignment")
+    train = Dataset.from_dict({"src": ["a " * 99] * 9, "tgt": ["c " * 99] * 9})
+    tokenizer = Tokenizer.load(untrained / "tokenizer")
+    limits = {"max_length": 10, "max_ratio": 4.0, "max_tokens": 500}
+    with pytest.raises(UserError, match=r"no training pair is left of 9 .*data.max_length=10"):
+        TranslationDataModule({"train": train, "val": train}, tokenizer, seed=1, guided=True, **limits)

@@ -301,7 +301,10 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
 
 
 def counted(characters: int) -> Counts:
-    return Counts(("words", "words"), characters=np.array([0, characters]))
+    counts = Counts(("words", "words"))
+    counts.add(["a"], ["b"])
+    counts.characters[:] = characters // 2, characters - characters // 2
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -319,6 +322,32 @@ def test_the_recipe_is_a_command_that_composes(number, name):
     assert (cfg.data.path, cfg.data.src_lang, list(cfg.data.columns)) == ("a b", "en", ["en", "vi"])
     assert cfg.optimizer._target_ == "nmt.training.muon.Muon"
     assert cfg.data.tokenizer.vocab_size == 8000
+
+
+@pytest.mark.parametrize(
+    ("pairs", "limits"),
+    [
+        ([("a b c d e f", "g h i j")] * 9, {}),
+        ([("ab " * 400, "cd " * 350)] * 9, {"max_length": 1024}),
+        ([("ab " * 600, "cd " * 600)] * 9, {"max_length": 2048, "max_tokens": 2048}),
+        ([("ab " * 60, "cd " * 10)] * 9, {"max_ratio": 9}),
+        ([("ab " * 60, "cd " * 10)] + [("ab " * 60, "cd " * 50)] * 30, {}),  # a few may fall out
+    ],
+)
+def test_the_recipe_keeps_text_that_the_default_limits_leave_out(pairs, limits):
+    counts = Counts(("words", "words"))
+    counts.add(*zip(*pairs, strict=True))
+    recipe = write_recipe(counts, 9, compose("prepare", "data.path=a", *LANGS).data, "a")
+    cfg = compose("train", *shlex.split(recipe["command"].partition("train.py ")[2]), "run_dir=x", "name=x")
+    usual = {"max_length": 128, "max_ratio": 4, "max_tokens": 1024}
+    assert {name: cfg.data[name] for name in usual} == usual | limits
+    assert len([each for each in recipe["reasons"] if each.startswith("data.max_")]) == bool(limits)
+
+
+def test_languages_without_spaces_have_another_ratio():
+    counts = Counts(("words", "characters"))
+    counts.add(["The dog sleeps in the garden ."] * 9, ["狗在花园里睡觉。"] * 9)
+    assert counts.ratio_of_pieces(0.95) < 2
 
 
 def test_a_folder_without_splits_is_split_by_blocks(pairs, tmp_path):

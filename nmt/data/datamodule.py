@@ -27,6 +27,7 @@ from nmt.errors import UserError
 log = logging.getLogger(__name__)
 
 _PAIRS_MEASURED = 10_000  # of a stream
+_PAIRS_TRIED = 1_000
 
 
 class TranslationDataModule(L.LightningDataModule):
@@ -84,21 +85,28 @@ class TranslationDataModule(L.LightningDataModule):
                     split,
                 )
         text = splits["train"]
+        limits: dict[str, Any] = {"max_length": self.max_length, "max_ratio": self.max_ratio}
         units: Units = "words"
         if self.guided and "alignment" not in text.column_names:
             log.info("the training text has no alignments: its words are aligned by counting (IBM Model 2)")
+            some = encoding.encode(encoding.sample_rows(text, _PAIRS_TRIED), self.tokenizer)
+            encoding.filter_pairs(some, **limits)  # before minutes of counting: is any pair kept?
             text, units = encoding.add_alignment(text), "auto"
         encoded = encoding.encode(text, self.tokenizer, guided=self.guided, units=units)
         kinds = {"src": "training sources", "tgt": "training targets"}
         self._warn_of_unknown(encoded, splits["train"], kinds)
-        self._rows["train"], self.filter_counts = encoding.filter_pairs(
-            encoded, max_length=self.max_length, max_ratio=self.max_ratio
-        )
+        self._rows["train"], self.filter_counts = encoding.filter_pairs(encoded, **limits)
         self.train = self._rows["train"].dataset
         self._check_budget(splits["train"])
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
+        for reason, setting in (("too_long", "max_length"), ("ratio", "max_ratio")):
+            if (share := self.filter_counts[reason] / len(text)) > 0.1:
+                log.warning(
+                    "%.0f %% of the training pairs are left out by data.%s=%s: raise it, unless they are faulty",
+                    *(100 * share, setting, limits[setting]),
+                )
 
     def _warn_of_unknown(self, encoded: Dataset, text: Dataset, kinds: dict[str, str]) -> None:
         for side, kind in kinds.items():

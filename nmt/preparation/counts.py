@@ -9,6 +9,7 @@ from nmt.alignment.numbered_words import Ints
 from nmt.preparation.codes import SCRIPTS, Codes
 
 LONGEST = 1_000  # words; longer lines count as this long
+_PIECES = {"words": 2, "characters": 1}  # at most, in most lines of a text
 RATIOS = 2 ** np.linspace(-4, 4, 81)  # of the characters of both sides
 
 
@@ -36,3 +37,22 @@ class Counts:
         places = np.searchsorted(RATIOS, ratios).clip(max=len(RATIOS) - 1)
         self.ratios += np.bincount(places, minlength=len(RATIOS))
         return longest
+
+    def num_pieces(self, share: float) -> int:
+        """The pieces that a share of the lines of each side do not exceed, by `_PIECES`, which is rather too many."""
+        return max(
+            _PIECES[unit] * int(np.searchsorted(np.cumsum(lengths), share * lengths.sum()))
+            for unit, lengths in zip(self.units, self.lengths, strict=True)
+        )
+
+    def ratio_of_pieces(self, share: float) -> float:
+        """The ratio of the longer side's pieces to the shorter side's that a share of the pairs do not exceed."""
+        pieces = [
+            _PIECES[unit] * (lengths @ np.arange(LONGEST + 1))
+            for unit, lengths in zip(self.units, self.lengths, strict=True)
+        ]
+        each_side = np.maximum(self.characters, 1) / np.maximum(pieces, 1)  # characters a piece
+        ratios = np.maximum(RATIOS * each_side[0] / each_side[1], each_side[1] / (RATIOS * each_side[0]))
+        order = np.argsort(ratios)
+        ends = np.cumsum(self.ratios[order])
+        return float(ratios[order][np.searchsorted(ends, share * ends[-1])])

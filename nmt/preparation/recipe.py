@@ -1,5 +1,6 @@
 """The recipe for training on a corpus: an experiment chosen by its number of characters, for a number of minutes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ class SizedRecipe(NamedTuple):
     reasons: tuple[str, ...]
 
 
+_MAX_LENGTH, _MAX_RATIO, _MAX_TOKENS = 128, 4, 1024  # of data, in the recipes
+_USUAL_SHARE, _MOST = 0.95, 0.99  # of the pairs that the limits should keep, and do if they are raised
 _SMALL = (
     "batches of 1,024 tokens: more steps in the same time",
     "dropout 0.3: each pair is read many times",
@@ -47,6 +50,8 @@ def write_recipe(counts: Counts, minutes: int, data: DictConfig, path: str) -> d
     settings += [f"data.src_lang={data.src_lang}", f"data.tgt_lang={data.tgt_lang}"]
     settings += [f"data.columns=[{','.join(data.columns)}]"] if data.columns is not None else []
     settings += ["data.bad_rows=skip"] if data.bad_rows == "skip" else []
+    limits = _limits(counts)
+    settings += limits
     settings += [f"trainer.max_time={days:02}:{hours:02}:{rest:02}:00"]
     return {
         "command": command("train", settings),
@@ -55,6 +60,11 @@ def write_recipe(counts: Counts, minutes: int, data: DictConfig, path: str) -> d
         "reasons": [
             "8,000 pieces, or as many as the text gives: on texts of every size, more were better than fewer",
             *chosen.reasons,
+            *(
+                [f"{' '.join(limits)}: by default, a good part of these lines is too long or too uneven"]
+                if limits
+                else []
+            ),
             "model=gru_256: attended source pieces vote for target pieces, which brought BLEU on texts of every size",
             "guided_alignment=0.5: attention is drawn to words that occur together, and need not find them by itself",
             "Muon: more learned in the same time than by Adam",
@@ -63,6 +73,19 @@ def write_recipe(counts: Counts, minutes: int, data: DictConfig, path: str) -> d
             "trainer.max_time: the learning rate falls to nothing when the time ends",
         ],
     }
+
+
+def _limits(counts: Counts) -> list[str]:
+    """Settings that keep pairs which the default limits leave out, if these are more than a few."""
+    limits = []
+    if counts.num_pieces(_USUAL_SHARE) > _MAX_LENGTH:
+        most = 1 << (counts.num_pieces(_MOST) - 1).bit_length()
+        limits += [f"data.max_length={most}"] + [f"data.max_tokens={most}"] * (most > _MAX_TOKENS)
+    if counts.ratio_of_pieces(_USUAL_SHARE) > _MAX_RATIO:
+        limits += [
+            f"data.max_ratio={math.ceil(1.5 * counts.ratio_of_pieces(_MOST))}"
+        ]  # pieces are but estimated
+    return limits
 
 
 def say_recipe(recipe: dict[str, Any]) -> str:
