@@ -272,6 +272,7 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
     write(text, [*pairs[:300], pairs[0], ("same", "same"), ("", "x"), pairs[400], pairs[402]])
     write(text, [pairs[400], pairs[401], pairs[401]], "test_2016")
     write(text, [pairs[402]], "test_2017")
+    write(text, pairs[410:420], "val")
     ended = run_composed(
         *("prepare", f"data.path={text}", *LANGS, f"output={output}", "rules.equal=false"),
         *(f"report={tmp_path / 'r.json'}", f"page={tmp_path / 'p.html'}"),
@@ -293,7 +294,6 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
     [example] = report["splits"]["train"]["problems"]["duplicate"]["examples"]
     assert example == {"place": "line 301", "src": pairs[0][0], "tgt": pairs[0][1]}
     assert "duplicate: 1 (0.33%)" in ended.out
-    assert "val is missing" in ended.out
     page = (tmp_path / "p.html").read_text("utf-8")
     assert page.count("<img ") == 2
     assert "<script" not in page
@@ -373,6 +373,20 @@ def test_a_folder_without_splits_is_split_by_blocks(pairs, tmp_path):
         assert sum(after - before != 1 for before, after in pairwise(lines)) <= 3
     splits = read_files(tmp_path / "a", src_lang="en", tgt_lang="vi", cache_dir=tmp_path / "cache")
     assert {name: len(each) for name, each in splits.items()} == {"train": 320, "val": 40, "test": 40}
+
+
+def test_a_missing_val_is_taken_from_the_training_text(pairs, tmp_path):
+    text, output = write(tmp_path / "text", pairs[:100]), tmp_path / "copy"
+    write(text, pairs[100:120], "test")
+    given = ("prepare", f"data.path={text}", *LANGS, "rules.truncated=false", "rules.mismatched=false")
+    assert "val is missing" in run_composed(*given).out
+    ended = run_composed(*given, f"output={output}")
+    assert ended.status == 0, ended.err
+    assert "experiment=own_text_tiny" in ended.out
+    made = {split: read(output, split) for split in ("train", "val", "test")}
+    assert {name: len(rows) for name, rows in made.items()} == {"train": 90, "val": 10, "test": 20}
+    assert sorted(made["train"] + made["val"]) == sorted(pairs[:100])
+    assert made["test"] == pairs[100:120]
 
 
 def test_links_keep_their_direction(pairs, tmp_path):

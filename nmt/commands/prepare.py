@@ -35,11 +35,11 @@ def prepare(cfg: DictConfig) -> dict[str, Any]:
         result["copy"], counts = write_copy(Path(cfg.output).resolve(), train, held_out, rules, cfg.seed)
         print(f"\n{cfg.output}: {say_copy(result['copy'])}")
     path = cfg.data.path if cfg.output is None else cfg.output
-    if any(each.name == "val" for each in held_out) or (cfg.output is not None and not held_out):
+    if cfg.output is not None or any(each.name == "val" for each in held_out):
         result["recipe"] = write_recipe(counts, cfg.minutes, cfg.data, path)
         print(f"\n{say_recipe(result['recipe'])}")
     else:
-        print("\nval is missing: training needs it, and output=DIR splits a folder that has only train")
+        print("\nval is missing: training needs it, and output=DIR takes one from the training text")
     files = {} if cfg.report is None else {Path(cfg.report): json_text(result)}
     if cfg.page is not None:
         files[Path(cfg.page)] = overview.report_page(

@@ -32,7 +32,8 @@ def write_copy(
     """Write the folder `output`. Returns the numbers of pairs kept per new split and dropped per rule, and the counts
     of the new training text.
 
-    rules: the problems whose pairs are dropped. Without held-out splits, blocks of lines become val and test.
+    rules: the problems whose pairs are dropped. Blocks of lines become val if there is none, and test if there is
+    neither.
     """
     keep = ~has(train.bits, *rules)
     if not keep.any():
@@ -41,7 +42,9 @@ def write_copy(
             f"no pair of {train.files.paths[0]} is left; the rule {rule} leaves out {most:,}. Without output= the "
             f"report shows them; rules.{rule}=false switches the rule off"
         )
-    splits = np.zeros(len(keep), np.int8) if held_out else _draw_splits(keep, seed)
+    has_val = any(split.name == "val" for split in held_out)
+    new = NEW_SPLITS[: 1 if has_val else 2 if held_out else 3]
+    splits = _draw_splits(keep, len(new) - 1, seed)
     repeated = np.isin(train.pairs, train.pairs[keep & (splits > 0)]) & (splits == 0)
     names = [name for name in PROBLEMS if name in rules]
     counts, of_train = Counter[str](), Counts(train.counts.units)
@@ -51,7 +54,7 @@ def write_copy(
         def start(name: str) -> Any:
             return files.enter_context((folder / name).open("w", encoding="utf-8", newline="\n"))
 
-        write = [_writer(start, name, train) for name in NEW_SPLITS[: 1 if held_out else 3]]
+        write = [_writer(start, name, train) for name in new]
         log = start(DROPPED)
         log.write("place\trule\n")
         for block in train.read("writing"):
@@ -71,18 +74,20 @@ def write_copy(
     return dict(counts), of_train
 
 
-def _draw_splits(keep: NDArray[np.bool_], seed: int) -> NDArray[np.int8]:
-    """The place in `NEW_SPLITS` of each pair: blocks of kept lines, drawn with the seed."""
+def _draw_splits(keep: NDArray[np.bool_], num_new: int, seed: int) -> NDArray[np.int8]:
+    """The place in `NEW_SPLITS` of each pair: `num_new` of val and test have blocks of kept lines, drawn with the seed."""
     kept = np.flatnonzero(keep)
     least = min(FEW_HELD_OUT, len(kept) // 10)
     number = min(_MOST_HELD_OUT, max(least, int(len(kept) * _HELD_OUT_SHARE)))
-    if not number:
-        raise UserError(f"{len(kept)} pairs are too few to take val and test from: give 10, or these splits")
-    size = min(_LINES_AT_ONCE, number)
+    if num_new and not number:
+        names = " and ".join(NEW_SPLITS[1 : num_new + 1])
+        raise UserError(f"{len(kept)} pairs are too few to take {names} from: give 10, or these splits")
+    size = max(1, min(_LINES_AT_ONCE, number))
     blocks = np.random.default_rng(seed).permutation(len(kept) // size)
     splits = np.zeros(len(keep), np.int8)
-    for split, chosen in enumerate(np.split(blocks[: number // size * 2], 2), 1):
-        splits[kept[(chosen[:, None] * size + np.arange(size)).ravel()]] = split
+    for split in range(num_new):
+        chosen = blocks[split * (number // size) :][: number // size]
+        splits[kept[(chosen[:, None] * size + np.arange(size)).ravel()]] = split + 1
     return splits
 
 

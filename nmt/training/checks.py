@@ -91,7 +91,7 @@ def check_splits(data: DictConfig, splits: Mapping[str, Any]) -> None:
         if split not in splits:
             raise UserError(
                 f"{data.get('path') or 'the data'}: there is no {split} split; training needs train and val: "
-                f"{command('prepare')} with output=DIR makes val and test of the training text; or move some lines of "
+                f"{command('prepare')} with output=DIR takes val from the training text; or move some lines of "
                 f"each file into one named {split}"
             )
     if len(splits["val"]) < FEW_HELD_OUT:
