@@ -121,7 +121,7 @@ def test_text_in_another_script_than_the_vocabulary_is_warned_of(untrained, capl
 
 
 def test_pairs_left_out_by_a_limit_are_warned_of(untrained, caplog):
-    rows = [("a b", "c d")] * 8 + [("a " * 99, "c " * 90)] * 2 + [("a", "c " * 30)] * 2
+    rows = [("a b", "c d")] * 8 + [("a b " * 99, "c d " * 99)] * 2 + [("a", "c " * 30)] * 2
     train = Dataset.from_dict({"src": [src for src, _ in rows], "tgt": [tgt for _, tgt in rows]})
     data_module({"train": train, "val": train.select([0])}, Tokenizer.load(untrained / "tokenizer"))
     for setting in ("data.max_length=100", "data.max_ratio=9.0"):

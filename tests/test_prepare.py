@@ -234,6 +234,25 @@ def test_damage_of_a_fifth_of_the_lines_is_found(pairs, tmp_path):
     assert has(found.bits[sound], *ON_BY_DEFAULT).mean() <= 0.06
 
 
+def test_faults_of_little_text_are_found(pairs, tmp_path):
+    rows = pairs[:250]
+    rows[20:40] = [(tgt, src) for src, tgt in rows[20:40]]
+    rows[120:140] = [(src, "Привет, как дела у вас сегодня?") for src, _ in rows[120:140]]
+    [found] = examined(write(tmp_path, rows))
+    assert has(found.bits[20:40], "swapped").mean() >= 0.9
+    assert has(found.bits[120:140], "script").all()
+    assert has(found.bits[40:120], *ON_BY_DEFAULT).mean() <= 0.02
+
+
+def test_what_is_not_looked_for_is_said(pairs, tmp_path):
+    rows = [*pairs[:99], (pairs[99][0], "Привет, друзья мои")]
+    ended = run_composed("prepare", f"data.path={write(tmp_path, rows)}", *LANGS)
+    assert "script: 1 (1.00%)" in ended.out
+    assert "too few training pairs to look for: swapped, untranslated, foreign, shifted," in ended.out
+    ended = run_composed("prepare", f"data.path={write(tmp_path, pairs[:99])}", *LANGS)
+    assert "no problems found" not in ended.out
+
+
 def test_shifted_stretches_are_found_and_named(pairs, tmp_path):
     stretches = [(200, 500, 1), (800, 1100, -2)]
     targets = [tgt for _, tgt in pairs]
@@ -269,7 +288,7 @@ def read(folder: Path, split: str, columns=None) -> list:
 
 def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
     text, output = tmp_path / "text", tmp_path / "made" / "copy"
-    write(text, [*pairs[:300], pairs[0], ("same", "same"), ("", "x"), pairs[400], pairs[402]])
+    write(text, [*pairs[:190], pairs[0], ("same", "same"), ("", "x"), pairs[400], pairs[402]])
     write(text, [pairs[400], pairs[401], pairs[401]], "test_2016")
     write(text, [pairs[402]], "test_2017")
     write(text, pairs[410:420], "val")
@@ -278,22 +297,22 @@ def test_a_copy_is_whole_and_leaves_held_out_lines_alone(pairs, tmp_path):
         *(f"report={tmp_path / 'r.json'}", f"page={tmp_path / 'p.html'}"),
     )
     assert ended.status == 0, ended.err
-    assert read(output, "train") == [*pairs[:300], ("same", "same")]
+    assert read(output, "train") == [*pairs[:190], ("same", "same")]
     for name in (f"test_{year}.{lang}" for year in (2016, 2017) for lang in ("en", "vi")):
         assert (output / name).read_bytes() == (text / name).read_bytes()
     dropped = [line.split("\t") for line in (output / "dropped.tsv").read_text().splitlines()[1:]]
     assert dropped == [
-        ["line 301", "duplicate"],
-        ["line 303", "empty"],
-        ["line 304", "held_out"],
-        ["line 305", "held_out"],
+        ["line 191", "duplicate"],
+        ["line 193", "empty"],
+        ["line 194", "held_out"],
+        ["line 195", "held_out"],
     ]
     report = json.loads((tmp_path / "r.json").read_text("utf-8"))
-    assert report["copy"] == {"train": 301, "duplicate": 1, "empty": 1, "held_out": 2}
-    assert report["splits"]["train"]["pairs"] == 305
+    assert report["copy"] == {"train": 191, "duplicate": 1, "empty": 1, "held_out": 2}
+    assert report["splits"]["train"]["pairs"] == 195
     [example] = report["splits"]["train"]["problems"]["duplicate"]["examples"]
-    assert example == {"place": "line 301", "src": pairs[0][0], "tgt": pairs[0][1]}
-    assert "duplicate: 1 (0.33%)" in ended.out
+    assert example == {"place": "line 191", "src": pairs[0][0], "tgt": pairs[0][1]}
+    assert "duplicate: 1 (0.51%)" in ended.out
     page = (tmp_path / "p.html").read_text("utf-8")
     assert page.count("<img ") == 2
     assert "<script" not in page

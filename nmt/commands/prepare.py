@@ -13,7 +13,7 @@ from nmt.languages import wanted_tokenization
 from nmt.preparation import overview
 from nmt.preparation.clean_copy import DROPPED, NEW_SPLITS, write_copy
 from nmt.preparation.counts import Counts
-from nmt.preparation.examination import Knowledge, Sample, Split, compare_sides, look
+from nmt.preparation.examination import Knowledge, Sample, Split, Usual, compare_sides, look
 from nmt.preparation.held_out import all_keys
 from nmt.preparation.problems import BOUNDS
 from nmt.preparation.recipe import say_recipe, write_recipe
@@ -84,10 +84,11 @@ def examine(splits: list[Split], bounds: dict[str, float], seed: int) -> None:
         "held_out",
         np.isin(train.pairs, np.concatenate([train.pairs[:0], *(each.pairs for each in held_out)])),
     )
-    known = Knowledge.learn(train, sample, seed)
-    if known is not None:
+    if pairs := [*sample.halves[0], *sample.halves[1]]:
+        usual = Usual.of(train.counts, pairs)
+        known = Knowledge.learn(sample, usual, seed)
         for split in splits:
-            compare_sides(split, known, bounds)
+            compare_sides(split, usual, known, bounds)
 
 
 def say_copy(counts: dict[str, int]) -> str:

@@ -75,7 +75,7 @@ def write_copy(
 
 
 def _draw_splits(keep: NDArray[np.bool_], num_new: int, seed: int) -> NDArray[np.int8]:
-    """The place in `NEW_SPLITS` of each pair: `num_new` of val and test have blocks of kept lines, drawn with the seed."""
+    """The place in `NEW_SPLITS` of each pair: `num_new` of val and test have blocks of kept lines, by the seed."""
     kept = np.flatnonzero(keep)
     least = min(FEW_HELD_OUT, len(kept) // 10)
     number = min(_MOST_HELD_OUT, max(least, int(len(kept) * _HELD_OUT_SHARE)))

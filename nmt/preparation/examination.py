@@ -5,7 +5,7 @@ text, as learned from the sample.
 """
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +20,7 @@ from nmt.preparation.counts import Counts
 from nmt.preparation.held_out import Keys, are_near
 from nmt.preparation.mismatches import KINDS, Mismatches, length_ratios
 from nmt.preparation.problems import BIT, find_problems, form_of, has
-from nmt.preparation.reading import PAIRS_AT_ONCE, Block, read_blocks
+from nmt.preparation.reading import Block, pairs_at_once, read_blocks
 from nmt.preparation.trigrams import LanguageOdds, log_odds
 from nmt.preparation.word_pairs import WordPairs
 
@@ -44,6 +44,7 @@ class Split:
     bits: NDArray[np.uint32] = field(init=False)
     pairs: Ints = field(init=False)
     stretches: list[shifts.Stretch] = field(default_factory=list)
+    is_compared: bool = False  # with the whole text
 
     def read(self, what: str, *, is_first: bool = False) -> Iterator[Block]:
         """Yield the blocks of the split, with progress."""
@@ -79,7 +80,7 @@ class Sample:
 
 
 def _half_of(block: Block) -> int:
-    return block.first // PAIRS_AT_ONCE % 2
+    return block.first // pairs_at_once(block.first) % 2
 
 
 def look(split: Split, sample: Sample, near: Keys, bounds: Mapping[str, float]) -> None:
@@ -114,18 +115,35 @@ def _stand_above(hashes: Ints, times: int) -> Bools:
 
 
 @dataclass(frozen=True)
+class Usual:
+    """The scripts of each side, and the log of the usual ratio of the sides' characters (`length_ratios`)."""
+
+    scripts: tuple[Bools, Bools]
+    ratio: float
+
+    @classmethod
+    def of(cls, counts: Counts, pairs: Sequence[tuple[str, str]]) -> "Usual":
+        letters = counts.scripts
+        share = letters / np.maximum(letters[:, 1:].sum(axis=1, keepdims=True), 1)
+        src, tgt = zip(*pairs, strict=True)
+        return cls(
+            (share[0] >= _SCRIPT_SHARE, share[1] >= _SCRIPT_SHARE),
+            float(np.median(length_ratios(Codes(src), Codes(tgt)))),
+        )
+
+
+@dataclass(frozen=True)
 class Knowledge:
     """What was learned from a sample. words: from each of its halves, to judge pairs of the other half's blocks."""
 
     languages: LanguageOdds
-    scripts: tuple[Bools, Bools]
     words: list[WordPairs]
     mismatches: Mismatches
     usual: float  # evidence per word that a line and its translation belong together, in nats
 
     @classmethod
-    def learn(cls, split: Split, sample: Sample, seed: int) -> "Knowledge | None":
-        """Learn from the different pairs of a sample of a split; None if they are too few."""
+    def learn(cls, sample: Sample, usual: Usual, seed: int) -> "Knowledge | None":
+        """Learn from the different pairs of a sample; None if they are too few."""
         first = dict.fromkeys(sample.halves[0])
         halves = list(first), [pair for pair in dict.fromkeys(sample.halves[1]) if pair not in first]
         if min(map(len, halves)) < _LEAST_SAMPLE:
@@ -142,27 +160,32 @@ class Knowledge:
         ]
         known = words[1].known(*(each.words for each in codes[0]))
         evidence = shifts.line_scores(*known, words[1]) / np.maximum(known[0].lengths + known[1].lengths, 1)
-        letters = split.counts.scripts
-        share = letters / np.maximum(letters[:, 1:].sum(axis=1, keepdims=True), 1)
-        scripts = share[0] >= _SCRIPT_SHARE, share[1] >= _SCRIPT_SHARE
-        return cls(languages, scripts, words, Mismatches.learn(some, seed), float(np.median(evidence)))
+        mismatches = Mismatches.learn(some, usual.ratio, seed)
+        return cls(languages, words, mismatches, float(np.median(evidence)))
 
 
-def compare_sides(split: Split, known: Knowledge, bounds: Mapping[str, float]) -> None:
-    """The second reading: problems that show in comparison with the rest of the text."""
+def compare_sides(split: Split, usual: Usual, known: Knowledge | None, bounds: Mapping[str, float]) -> None:
+    """The second reading: problems that show in comparison with the rest of the text.
+
+    Of little text (`known` is None), these are only scripts and ratios.
+    """
     low: dict[int, NDArray[np.int8]] = {}
+    split.is_compared = known is not None
     for block in split.read("comparing"):
         codes = Codes(block.src), Codes(block.tgt)
-        found = _wrong_languages(codes, known, bounds)
-        words = known.words[1 - _half_of(block)]
-        is_odd = np.abs(length_ratios(*codes) - known.mismatches.ratio) > np.log(bounds["ratio"])
-        found[is_odd & (np.maximum(codes[0].lengths, codes[1].lengths) > _LEAST_CHARACTERS)] |= BIT["ratio"]
-        odds = known.mismatches.log_odds(*codes, words)
-        for kind, name in enumerate(KINDS[1:], 1):
-            found[(odds[:, kind] > bounds[name]) & (odds[:, kind] >= odds.max(axis=1))] |= BIT[name]
-        sides = words.known(codes[0].words, codes[1].words)
-        if (scores := shifts.shifted_scores(*sides, words, known.usual)) is not None:
-            low[block.first] = scores
+        is_long = np.maximum(codes[0].lengths, codes[1].lengths) > _LEAST_CHARACTERS
+        found = _wrong_scripts(codes, usual, bounds)
+        is_odd = np.abs(length_ratios(*codes) - usual.ratio) > np.log(bounds["ratio"])
+        found[is_odd & is_long] |= BIT["ratio"]
+        if known is not None:
+            words = known.words[1 - _half_of(block)]
+            found |= _wrong_languages(codes, known, bounds)
+            odds = known.mismatches.log_odds(*codes, words)
+            for kind, name in enumerate(KINDS[1:], 1):
+                found[(odds[:, kind] > bounds[name]) & (odds[:, kind] >= odds.max(axis=1))] |= BIT[name]
+            sides = words.known(codes[0].words, codes[1].words)
+            if (scores := shifts.shifted_scores(*sides, words, known.usual)) is not None:
+                low[block.first] = scores
         bits = split.bits[block.first : block.first + len(block.rows)]
         bits |= np.where(has(bits, "empty"), np.uint32(0), found)
     split.stretches = shifts.find_stretches(low)
@@ -170,19 +193,27 @@ def compare_sides(split: Split, known: Knowledge, bounds: Mapping[str, float]) -
         split.bits[stretch.first : stretch.last + 1] |= BIT["shifted"]
 
 
+def _wrong_scripts(
+    codes: tuple[Codes, Codes], usual: Usual, bounds: Mapping[str, float]
+) -> NDArray[np.uint32]:
+    """The bits of pairs with a side in other letters."""
+    found = np.zeros(len(codes[0].sizes), np.uint32)
+    for each, scripts in zip(codes, usual.scripts, strict=True):
+        letters = each.scripts[:, 1:].sum(axis=1)
+        strange = each.scripts[:, 1:][:, ~scripts[1:]].sum(axis=1)
+        found[(letters >= _LEAST_LETTERS) & (strange > bounds["script"] * letters)] = BIT["script"]
+    return found
+
+
 def _wrong_languages(
     codes: tuple[Codes, Codes], known: Knowledge, bounds: Mapping[str, float]
 ) -> NDArray[np.uint32]:
-    """The bits of the problems with languages and scripts."""
+    """The bits of the problems with languages."""
     src, tgt = (log_odds(each.trigrams, known.languages.sides) for each in codes)
     is_swapped = (src < 0) & (tgt > 0) & (tgt - src > bounds["swapped"])
     is_of_other = ~is_swapped & ((src < -bounds["untranslated"]) | (tgt > bounds["untranslated"]))
     found = np.where(is_swapped, BIT["swapped"], 0) | np.where(is_of_other, BIT["untranslated"], 0)
-    for each, scripts, table in zip(codes, known.scripts, known.languages.foreign, strict=True):
+    for each, table in zip(codes, known.languages.foreign, strict=True):
         if table is not None:
             found |= np.where(log_odds(each.trigrams, table) > bounds["foreign"], BIT["foreign"], 0)
-        letters = each.scripts[:, 1:].sum(axis=1)
-        strange = each.scripts[:, 1:][:, ~scripts[1:]].sum(axis=1)
-        is_strange = (letters >= _LEAST_LETTERS) & (strange > bounds["script"] * letters)
-        found |= np.where(is_strange, BIT["script"], 0)
     return found.astype(np.uint32)

@@ -38,12 +38,9 @@ class Mismatches:
     shares: Floats
 
     @classmethod
-    def learn(cls, samples: Sequence[Sample], seed: int) -> "Mismatches":
-        """Learn from samples of pairs, each with word pairs that were learned from other text."""
+    def learn(cls, samples: Sequence[Sample], ratio: float, seed: int) -> "Mismatches":
+        """Learn from samples of pairs, each with word pairs that were learned from other text. ratio: the usual one."""
         draw = np.random.default_rng(seed)
-        ratio = float(
-            np.median(np.concatenate([length_ratios(Codes(src), Codes(tgt)) for src, tgt, _ in samples]))
-        )
         measured: list[list[Floats]] = [[], [], [], []]
         for src, tgt, words in samples:
             order = draw.permutation(len(src))

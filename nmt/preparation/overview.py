@@ -12,7 +12,7 @@ from nmt.errors import printable
 from nmt.preparation.codes import SCRIPTS
 from nmt.preparation.counts import LONGEST, RATIOS, Counts
 from nmt.preparation.examination import Split
-from nmt.preparation.problems import PROBLEMS, has
+from nmt.preparation.problems import NEED_KNOWLEDGE, PROBLEMS, has
 
 _PERCENTILES = (1, 25, 50, 75, 99)
 _NUM_EXAMPLES = 3
@@ -45,6 +45,7 @@ def describe(split: Split, rules: Sequence[str], seed: int) -> dict[str, Any]:
         "shifts": [
             {"first": first + 1, "last": last + 1, "shift": shift} for first, last, shift in split.stretches
         ],
+        "not_looked_for": [] if split.is_compared else list(NEED_KNOWLEDGE),
         "num_dropped": int(has(split.bits, *rules).sum()),
     }
 
@@ -99,7 +100,12 @@ def say_report(name: str, split: Mapping[str, Any]) -> str:
             for each in found["examples"]
         ]
     lines += [f"  {_say_shift(each)}" for each in split["shifts"]]
+    lines += [f"  {_say_unseen(split)}"] * bool(split["not_looked_for"])
     return "\n".join(lines if len(lines) > 5 else [*lines, "  no problems found"])
+
+
+def _say_unseen(split: Mapping[str, Any]) -> str:
+    return f"too few training pairs to look for: {', '.join(split['not_looked_for'])}"
 
 
 def _say_problem(name: str, found: Mapping[str, Any]) -> str:
@@ -155,6 +161,7 @@ def _section(name: str, split: Mapping[str, Any]) -> Iterator[str]:
     """A split on the page: its problems with bars as long as their shares, with examples to open."""
     yield f"<h2>{escape(name)}: {split['pairs']:,} pairs</h2>"
     yield from (f"<p>{escape(_say_shift(each))}</p>" for each in split["shifts"])
+    yield from [f"<p>{_say_unseen(split)}</p>"] * bool(split["not_looked_for"])
     for problem, found in split["problems"].items():
         bar = f"background-size: {100 * found['share']:.2f}% 100%"
         rows = (

@@ -8,7 +8,10 @@ from typing import NamedTuple
 from nmt.data.find import Files, Languages
 from nmt.data.formats import Located, Row, located_rows, sound_rows
 
-PAIRS_AT_ONCE = 500
+
+def pairs_at_once(first: int) -> int:
+    """The size of the block that begins with pair `first`. Small at first, so that little text too has many."""
+    return 50 if first < 1_000 else 500
 
 
 class Block(NamedTuple):
@@ -36,7 +39,7 @@ def read_blocks(files: Files, languages: Languages, *, skip_bad: bool, is_first:
     if is_first:
         rows = sound_rows(note_places(), str(files.paths[0]), skip_bad=skip_bad)
     placed, first = ((place, row) for row in rows), 0
-    while some := list(islice(placed, PAIRS_AT_ONCE)):
+    while some := list(islice(placed, pairs_at_once(first))):
         places, block = zip(*some, strict=True)
         yield Block(first, places, block, *list(zip(*(row[:2] for row in block), strict=True)))
         first += len(block)
