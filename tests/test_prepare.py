@@ -209,6 +209,25 @@ def test_short_lines_and_repeated_pairs_are_in_no_other_language(pairs, tmp_path
         assert not has(found.bits, "foreign").any(), name
 
 
+def test_untranslated_and_copied_words_are_in_no_other_language(pairs, tmp_path):
+    """Half of the lines are not translated, as in the texts of a program."""
+    hebrew = str.maketrans("abcdefghijklmnopqrstuvwxyz", "אבגדהוזחטיכלמנסעפצקרשתאבגד")
+    rows = [(src, src if number % 2 else src.translate(hebrew)) for number, (src, _) in enumerate(pairs)]
+    rows[:2] = [
+        ("unknown Tag_ABI_array_alignment value", "Tag_ABI_array_alignment אבגד"),
+        ("a dog here", "привет"),
+    ]
+    [found] = examined(write(tmp_path, rows))
+    assert not has(found.bits, "foreign").any()
+    assert np.flatnonzero(has(found.bits, "script")).tolist() == [1]
+
+
+def test_pairs_of_short_lines_break_nothing_off(pairs, tmp_path):
+    short = [tuple(" ".join(line.split()[:2]) for line in pair) for pair in pairs]
+    [found] = examined(write(tmp_path, short))
+    assert not has(found.bits, "truncated", "mismatched").any()
+
+
 def test_free_translations_of_rare_words_are_not_shifted(tmp_path):
     """A third of the words have their translation, and most words are too rare to be known."""
     draw = np.random.default_rng(0)

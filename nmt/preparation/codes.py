@@ -18,6 +18,7 @@ NUM_WORDS = 2**18
 _NUM_POINTS = 0x30000  # above are private characters and marks without a glyph
 _WORDS = r"[\p{L}\p{N}\p{M}]+"
 _SPACELESS = "[" + "".join(rf"\p{{{script}}}" for script in SPACELESS_SCRIPTS) + "]+"
+_WORD = regex.compile(rf"{_SPACELESS[:-1]}|[{_WORDS[:-1]}--{_SPACELESS[:-1]}]+", regex.V1)
 _ENDS = tuple(".!?…。！？।۔။።:;»”\"')]")
 SCRIPTS = (
     *(
@@ -36,6 +37,12 @@ SCRIPTS = (
     *("Georgian", "Hangul", "Ethiopic", "Khmer", "Mongolian", "Han or Kana"),
 )
 _HAN_OR_KANA = r"[\p{Han}\p{Hiragana}\p{Katakana}ー]+"
+
+
+def own_words(line: str, other: str) -> str:
+    """The words of a line that do not stand in the other line too, as names of settings and files do."""
+    shared = set(_WORD.findall(other.lower()))
+    return " ".join(word for word in _WORD.findall(line.lower()) if word not in shared)
 
 
 class Codes:

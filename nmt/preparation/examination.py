@@ -15,13 +15,13 @@ from tqdm import tqdm
 from nmt.alignment.numbered_words import Bools, Ints, Words
 from nmt.data.find import Files, Languages
 from nmt.preparation import shifts
-from nmt.preparation.codes import Codes
+from nmt.preparation.codes import SCRIPTS, Codes, own_words
 from nmt.preparation.counts import Counts
 from nmt.preparation.held_out import Keys, are_near
 from nmt.preparation.mismatches import KINDS, Mismatches, length_ratios
 from nmt.preparation.problems import BIT, find_problems, form_of, has
 from nmt.preparation.reading import Block, pairs_at_once, read_blocks
-from nmt.preparation.trigrams import LanguageOdds, log_odds
+from nmt.preparation.trigrams import LEAST_LENGTH, LanguageOdds, log_odds
 from nmt.preparation.word_pairs import WordPairs
 
 _SAMPLED = 10_000  # pairs in each half of the sample
@@ -30,6 +30,7 @@ _LEAST_SAMPLE = 100  # pairs in each half
 _SCRIPT_SHARE = 0.25  # of the letters of a side: a script of its language
 _LEAST_LETTERS = 3  # on a side whose script is judged
 _LEAST_CHARACTERS = 30  # on the longer side of a pair whose ratio is judged
+_LEAST_WORDS = 4  # on the longer side of a pair that may be mismatched or truncated
 
 
 @dataclass
@@ -150,8 +151,12 @@ class Knowledge:
             return None
         sides = [([src for src, _ in half], [tgt for _, tgt in half]) for half in halves]
         codes = [(Codes(src), Codes(tgt)) for src, tgt in sides]
+        unequal = [np.flatnonzero([src.strip() != tgt.strip() for src, tgt in half]) for half in halves]
         languages = LanguageOdds.learn(
-            *(Words.join([each[side].trigrams for each in codes]) for side in (0, 1))
+            *(
+                Words.join([each[side].trigrams.at(some) for each, some in zip(codes, unequal, strict=True)])
+                for side in (0, 1)
+            )
         )
         words = [WordPairs.learn(src.words, tgt.words) for src, tgt in codes]
         some = [
@@ -173,47 +178,51 @@ def compare_sides(split: Split, usual: Usual, known: Knowledge | None, bounds: M
     split.is_compared = known is not None
     for block in split.read("comparing"):
         codes = Codes(block.src), Codes(block.tgt)
-        is_long = np.maximum(codes[0].lengths, codes[1].lengths) > _LEAST_CHARACTERS
-        found = _wrong_scripts(codes, usual, bounds)
+        lengths = np.maximum(codes[0].lengths, codes[1].lengths)
+        found = np.zeros(len(block.rows), np.uint32)
+        for side, (line, other) in enumerate(((block.src, block.tgt), (block.tgt, block.src))):
+            is_strange = _is_strange(codes[side], usual.scripts[side], bounds["script"])
+            if len(places := np.flatnonzero(is_strange)):
+                own = Codes([own_words(line[place], other[place]) for place in places])
+                found[places[_is_strange(own, usual.scripts[side], bounds["script"])]] |= BIT["script"]
         is_odd = np.abs(length_ratios(*codes) - usual.ratio) > np.log(bounds["ratio"])
-        found[is_odd & is_long] |= BIT["ratio"]
+        found[is_odd & (lengths > _LEAST_CHARACTERS)] |= BIT["ratio"]
         if known is not None:
             words = known.words[1 - _half_of(block)]
-            found |= _wrong_languages(codes, known, bounds)
+            is_long = np.maximum(codes[0].words.lengths, codes[1].words.lengths) >= _LEAST_WORDS
+            found |= _wrong_languages(codes, usual, known, bounds)
             odds = known.mismatches.log_odds(*codes, words)
             for kind, name in enumerate(KINDS[1:], 1):
-                found[(odds[:, kind] > bounds[name]) & (odds[:, kind] >= odds.max(axis=1))] |= BIT[name]
+                is_worst = (odds[:, kind] > bounds[name]) & (odds[:, kind] >= odds.max(axis=1))
+                found[is_worst & is_long] |= BIT[name]
             sides = words.known(codes[0].words, codes[1].words)
             if (scores := shifts.shifted_scores(*sides, words, known.usual)) is not None:
                 low[block.first] = scores
         bits = split.bits[block.first : block.first + len(block.rows)]
         bits |= np.where(has(bits, "empty"), np.uint32(0), found)
+        bits[has(bits, "equal", "swapped", "untranslated")] &= ~BIT["foreign"]
     split.stretches = shifts.find_stretches(low)
     for stretch in split.stretches:
         split.bits[stretch.first : stretch.last + 1] |= BIT["shifted"]
 
 
-def _wrong_scripts(
-    codes: tuple[Codes, Codes], usual: Usual, bounds: Mapping[str, float]
-) -> NDArray[np.uint32]:
-    """The bits of pairs with a side in other letters."""
-    found = np.zeros(len(codes[0].sizes), np.uint32)
-    for each, scripts in zip(codes, usual.scripts, strict=True):
-        letters = each.scripts[:, 1:].sum(axis=1)
-        strange = each.scripts[:, 1:][:, ~scripts[1:]].sum(axis=1)
-        found[(letters >= _LEAST_LETTERS) & (strange > bounds["script"] * letters)] = BIT["script"]
-    return found
+def _is_strange(codes: Codes, scripts: Bools, bound: float) -> Bools:
+    """True for lines of which more than a share of the letters is in none of these scripts."""
+    letters = codes.scripts[:, 1:].sum(axis=1)
+    strange = codes.scripts[:, 1:][:, ~scripts[1:]].sum(axis=1)
+    return (letters >= _LEAST_LETTERS) & (strange > bound * letters)
 
 
 def _wrong_languages(
-    codes: tuple[Codes, Codes], known: Knowledge, bounds: Mapping[str, float]
+    codes: tuple[Codes, Codes], usual: Usual, known: Knowledge, bounds: Mapping[str, float]
 ) -> NDArray[np.uint32]:
     """The bits of the problems with languages."""
     src, tgt = (log_odds(each.trigrams, known.languages.sides) for each in codes)
     is_swapped = (src < 0) & (tgt > 0) & (tgt - src > bounds["swapped"])
     is_of_other = ~is_swapped & ((src < -bounds["untranslated"]) | (tgt > bounds["untranslated"]))
     found = np.where(is_swapped, BIT["swapped"], 0) | np.where(is_of_other, BIT["untranslated"], 0)
-    for each, table in zip(codes, known.languages.foreign, strict=True):
-        if table is not None:
-            found |= np.where(log_odds(each.trigrams, table) > bounds["foreign"], BIT["foreign"], 0)
+    for each, scripts, table in zip(codes, usual.scripts, known.languages.foreign, strict=True):
+        if table is not None and not scripts[SCRIPTS.index("Han or Kana")]:  # whose trigrams tell subjects
+            is_foreign = log_odds(each.trigrams, table) > bounds["foreign"]
+            found |= np.where(is_foreign & (each.trigrams.lengths >= LEAST_LENGTH), BIT["foreign"], 0)
     return found.astype(np.uint32)

@@ -15,7 +15,7 @@ _ROUNDS = 4
 _ROUNDS_OF_MIXTURE = 12
 _LARGEST_OVERLAP = 0.75  # of the trigrams of two languages; subjects of one language overlap more
 _LEAST_LINES = 20
-_LEAST_LENGTH = 20  # trigrams that a line needs to show another language
+LEAST_LENGTH = 20  # trigrams that a line needs to show another language
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _overlap(first: Floats, second: Floats) -> float:
 
 def _other_language(side: Words, weights: Floats) -> Floats | None:
     """Log-odds of a second language among the weighted lines, found as a mixture of two; None if there is but one."""
-    weights = weights * (side.lengths >= _LEAST_LENGTH)
+    weights = weights * (side.lengths >= LEAST_LENGTH)
     if weights.sum() < _LEAST_LINES:
         return None
     fit = log_odds(side, np.log(_frequencies(side, weights))) / np.maximum(side.lengths, 1)
