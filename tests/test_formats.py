@@ -142,6 +142,13 @@ def test_files_go_by_the_names_that_others_give_them(tmp_path, case, caplog):
     assert read(tmp_path, split=split)[0] == ("a first", "b")
 
 
+@pytest.mark.parametrize("name", ["latest_corpus", "medieval", "devices", "Contest-2"])
+def test_held_out_names_count_as_words(tmp_path, name):
+    lay(tmp_path, {f"{name}.en": "a\n", f"{name}.fr": "b\n"})
+    lay(tmp_path, {f"newstest2014-deen.{side}": "c\n" for side in ("en", "fr")})
+    assert read(tmp_path) == [("a", "b")]
+
+
 REFUSED = {
     "two other names": (["a.en", "a.fr", "b.en", "b.fr"], r"has both a.en and b.en for the train split"),
     "test sets only": (["devtest.en", "devtest.fr", "tst2013.en", "tst2013.fr"], r"has no train as"),
@@ -154,6 +161,10 @@ REFUSED = {
     "packed tar": (["all.tar.gz"], r"tar xf all.tar.gz$"),
     "tmx": (["en-fr.tmx"], r"en-fr.tmx .* python .*iterparse\(sys.argv\[1\]\).* en-fr.tmx > train.tsv$"),
     "packed tmx": (["en-fr.tmx.gz"], r"gzip -d en-fr.tmx.gz$"),
+    "other endings": (
+        ["Train.EN", "train.fr.txt"],
+        r"or rename the files, such as to train.en and train.fr$",
+    ),
     "sheet": (
         ["Train.xlsx"],
         r"read_excel\(sys.argv\[1\]\).to_csv\('train.csv', index=False\)\" Train.xlsx$",
@@ -182,6 +193,11 @@ TMX = (
     '<tu><tuv xml:lang="en"><seg>a <hi>small</hi>\n house &amp; x</seg></tuv><tuv xml:lang="fr"><seg>é</seg></tuv></tu>'
     "</body></tmx>"
 )
+XLIFF = (
+    '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><file><body><trans-unit id="1">'
+    "<source>a <g>small</g>\n house &amp; x</source><target>é</target><alt-trans><target>à</target></alt-trans>"
+    "</trans-unit></body></file></xliff>"
+)
 SGM = '<doc>\n<seg id="1">one &amp; two</seg>\n<seg id="2"> three </seg>\n</doc>\n'
 
 
@@ -190,6 +206,7 @@ SGM = '<doc>\n<seg id="1">one &amp; two</seg>\n<seg id="2"> three </seg>\n</doc>
     [
         ("train.tmx", TMX, "train.tsv", "a small house & x\té\n"),
         ("train l'été.tmx", TMX, "train.tsv", "a small house & x\té\n"),
+        ("en-fr.xliff", XLIFF, "train.tsv", "a small house & x\té\n"),
         ("train.sgm", SGM, "train.LANGUAGE", "one & two\nthree\n"),
     ],
 )

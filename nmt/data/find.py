@@ -20,13 +20,25 @@ _LINKS = (".align", ".talp")
 _REFERENCES = "references"  # key of files such as test.1.fr in place of an ending
 _SHARD = re.compile(r"(.+)-(\d+)-of-(\d+)(?:-[0-9a-f]+)?")
 _NAMED = {split: re.compile(rf"({'|'.join(names)})([._-]|\d|$)") for split, names in ALIASES.items()}
-_HELD_OUT = re.compile("test|tst|dev|val", re.IGNORECASE)
+_HELD_OUT = re.compile(  # a word of a name, as in newstest2014, not a part of one, as in latest
+    r"(?<![^\W\d_])(news[a-z]*)?(dev|(dev)?te?st|e?val(id|uation|idation)?)(set)?s?(?![^\W\d_])",
+    re.IGNORECASE,
+)
 _PYTHON = 'python -X utf8 -c "import sys, '
 _SEGMENTS = (
     _PYTHON + "html, re; [print(html.unescape(s)) for s in "
     r"re.findall(r'<seg[^>]*>\s*(.*?)\s*</seg>', open(sys.argv[1]).read())]"
     '" {name} > {split}.LANGUAGE'
 )
+
+
+def _cells(parts: str, condition: str) -> str:
+    """The command that writes parts `s` of each element `t` of an XML file side by side."""
+    cells = f"*(' '.join(''.join(s.itertext()).split()) for s in {parts})"
+    loop = f"[print({cells}, sep='\\t') for _, t in E.iterparse(sys.argv[1]) if {condition}]"
+    return f'{_PYTHON}xml.etree.ElementTree as E; {loop}" {{name}} > {{split}}.tsv'
+
+
 _COMMANDS = {  # to convert files of other formats
     ".gz": "gzip -d {name}",
     ".xz": "xz -d {name}",
@@ -34,8 +46,11 @@ _COMMANDS = {  # to convert files of other formats
     ".zst": "zstd -d {name}",
     ".zip": "unzip {name}",
     **dict.fromkeys((".tar", ".tgz"), "tar xf {name}"),
-    ".tmx": _PYTHON + "xml.etree.ElementTree as E; [print(*(' '.join(''.join(s.itertext()).split()) "
-    "for s in t.iter('seg')), sep='\\t') for _, t in E.iterparse(sys.argv[1]) if t.tag == 'tu']\" {name} > {split}.tsv",
+    ".tmx": _cells("t.iter('seg')", "t.tag == 'tu'"),
+    **dict.fromkeys(
+        (".xlf", ".xliff"),
+        _cells("t if s.tag.endswith(('source', 'target'))", "t.tag.endswith(('trans-unit', 'segment'))"),
+    ),
     **dict.fromkeys((".sgm", ".sgml", ".xml"), _SEGMENTS),
     ".xlsx": f"pip install openpyxl; {_PYTHON}pandas; "
     "pandas.read_excel(sys.argv[1]).to_csv('{split}.csv', index=False)\" {name}",
@@ -164,7 +179,8 @@ def missing_split_error(directory: Path, split: str, languages: Languages) -> Us
     forms = ", ".join(FORMATS)
     return UserError(
         f"{directory} has no {names} as {forms} or as .{languages.src} with .{languages.tgt}; "
-        f"{_holds(directory)}: set data.path, or data.src_lang and data.tgt_lang"
+        f"{_holds(directory)}: set data.path, or data.src_lang and data.tgt_lang; or rename the "
+        f"files, such as to {split}.{languages.src} and {split}.{languages.tgt}"
     )
 
 
