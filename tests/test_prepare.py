@@ -382,6 +382,12 @@ def test_the_recipe_keeps_text_that_the_default_limits_leave_out(pairs, limits):
     assert len([each for each in recipe["reasons"] if each.startswith("data.max_")]) == bool(limits)
 
 
+def test_words_of_a_long_line_are_counted():
+    counts = Counts(("words", "words"))
+    counts.add(["a " * 5_000], ["b"])
+    assert counts.totals.tolist() == [5_000, 1]
+
+
 def test_languages_without_spaces_have_another_ratio():
     counts = Counts(("words", "characters"))
     counts.add(["The dog sleeps in the garden ."] * 9, ["狗在花园里睡觉。"] * 9)

@@ -20,6 +20,7 @@ class Counts:
     units: tuple[str, str]
     lengths: Ints = field(default_factory=lambda: np.zeros((2, LONGEST + 1), np.int64))  # lines by length
     ratios: Ints = field(default_factory=lambda: np.zeros(len(RATIOS), np.int64))  # pairs by ratio
+    totals: Ints = field(default_factory=lambda: np.zeros(2, np.int64))  # of units
     characters: Ints = field(default_factory=lambda: np.zeros(2, np.int64))
     scripts: Ints = field(default_factory=lambda: np.zeros((2, len(SCRIPTS)), np.int64))
 
@@ -30,6 +31,7 @@ class Counts:
             parts = (line.split() if self.units[side] == "words" else line for line in lines)
             lengths = np.fromiter(map(len, parts), np.int64, len(lines))
             self.lengths[side] += np.bincount(np.minimum(lengths, LONGEST), minlength=LONGEST + 1)
+            self.totals[side] += lengths.sum()
             self.characters[side] += codes[side].lengths.sum()
             self.scripts[side] += codes[side].scripts.sum(axis=0)
             longest = np.maximum(longest, lengths)
@@ -47,10 +49,7 @@ class Counts:
 
     def ratio_of_pieces(self, share: float) -> float:
         """The ratio of the longer side's pieces to the shorter side's that a share of the pairs do not exceed."""
-        pieces = [
-            _PIECES[unit] * (lengths @ np.arange(LONGEST + 1))
-            for unit, lengths in zip(self.units, self.lengths, strict=True)
-        ]
+        pieces = [_PIECES[unit] * total for unit, total in zip(self.units, self.totals, strict=True)]
         each_side = np.maximum(self.characters, 1) / np.maximum(pieces, 1)  # characters a piece
         ratios = np.maximum(RATIOS * each_side[0] / each_side[1], each_side[1] / (RATIOS * each_side[0]))
         order = np.argsort(ratios)

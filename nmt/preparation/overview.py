@@ -10,7 +10,7 @@ import numpy as np
 from nmt import plotting
 from nmt.errors import printable
 from nmt.preparation.codes import SCRIPTS
-from nmt.preparation.counts import LONGEST, RATIOS, Counts
+from nmt.preparation.counts import RATIOS, Counts
 from nmt.preparation.examination import Split
 from nmt.preparation.problems import NEED_KNOWLEDGE, PROBLEMS, has
 
@@ -56,7 +56,7 @@ def _describe_side(counts: Counts, side: int) -> dict[str, Any]:
     frequent = (place for place in np.argsort(-share, kind="stable") if share[place] >= _LEAST_SCRIPT)
     return {
         "unit": counts.units[side],
-        "length": int((lengths * np.arange(LONGEST + 1)).sum()),
+        "length": int(counts.totals[side]),
         "characters": int(counts.characters[side]),
         "percentiles": {
             str(each): int(np.searchsorted(ends, each / 100 * ends[-1])) for each in _PERCENTILES
