@@ -222,6 +222,14 @@ def test_untranslated_and_copied_words_are_in_no_other_language(pairs, tmp_path)
     assert np.flatnonzero(has(found.bits, "script")).tolist() == [1]
 
 
+def test_numbers_are_in_no_language_and_near_no_other_number(tmp_path):
+    draw = np.random.default_rng(0)
+    rows = [(number, number[::-1]) for number in map(str, draw.integers(10, 10**9, 500))]
+    write(tmp_path, [(f"1{src}", tgt) for src, tgt in rows[:50]], "val")
+    found = examined(write(tmp_path, rows))[-1]
+    assert not has(found.bits, "swapped", "untranslated", "near").any()
+
+
 def test_pairs_of_short_lines_break_nothing_off(pairs, tmp_path):
     short = [tuple(" ".join(line.split()[:2]) for line in pair) for pair in pairs]
     [found] = examined(write(tmp_path, short))
@@ -475,6 +483,7 @@ FAULTS = {
     "no text": (["data.path={made}"], ["train", "it is empty"]),
     "lines differ": (["data.path={uneven}"], ["train.en has 2", "train.vi has 1"]),
     "binary": (["data.path={binary}"], ["train.vi, line 1", "UTF-8"]),
+    "UTF-16 on one side": (["data.path={utf16}"], ["train.vi, line 1", "UTF-8"]),
     "within": (["data.path={text}", "output={text}/new"], ["output=", "data.path="]),
     "the text itself": (["data.path={text}", "output={text}"], ["output=", "data.path="]),
     "around": (["data.path={text}", "output={text}/.."], ["output=", "data.path="]),
@@ -493,13 +502,15 @@ FAULTS = {
 
 @pytest.mark.parametrize(("overrides", "fragments"), FAULTS.values(), ids=FAULTS)
 def test_faults_are_one_line(overrides, fragments, tmp_path):
-    places = {name: tmp_path / name for name in ("text", "uneven", "binary", "same", "made")}
+    places = {name: tmp_path / name for name in ("text", "uneven", "binary", "utf16", "same", "made")}
     write(places["text"], [("a", "x"), ("b", "y")])
     write(places["uneven"], [("a", "x")])
     write(places["same"], [(f"a {number}", f"a {number}") for number in range(12)] + [("a", "")])
     (places["uneven"] / "train.en").write_text("a\nb\n")
     write(places["binary"], [("a", "x")])
     (places["binary"] / "train.vi").write_bytes(bytes([0xFF, 0xFE, 0x0A]))
+    write(places["utf16"], [("a", "x"), ("b", "y")])
+    (places["utf16"] / "train.vi").write_bytes("x\ny\n".encode("utf-16"))
     places["made"].mkdir()
     given = [each.format(**places) for each in overrides]
     refused(run_composed("prepare", *given, *LANGS), *fragments)

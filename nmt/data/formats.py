@@ -17,7 +17,7 @@ from nmt.alignment import SEPARATOR
 from nmt.data.delimited import Cells, csv_cells, delimiter, is_quoted, tsv_cells
 from nmt.data.find import Files, Languages, some
 from nmt.errors import UserError
-from nmt.lines import decode, open_unpacked, raw_lines
+from nmt.lines import decode, open_unpacked, raw_lines, read_lines
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +114,8 @@ def _text_rows(paths: Sequence[Path], languages: Languages) -> Iterator[Located]
     places = [f"{path}, line" for path in paths]
     for number, lines in enumerate(zip_longest(*map(raw_lines, paths)), 1):
         if None in lines:
+            for path in paths:  # UTF-16 has other line ends
+                next(read_lines(path), None)
             counts = [f"{path} has {sum(1 for _ in raw_lines(path)):,}" for path in paths]
             raise UserError(f"line counts differ: {', '.join(counts)}; line i of each must belong together")
         place = places[-1]

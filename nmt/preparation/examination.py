@@ -217,7 +217,10 @@ def _wrong_languages(
     codes: tuple[Codes, Codes], usual: Usual, known: Knowledge, bounds: Mapping[str, float]
 ) -> NDArray[np.uint32]:
     """The bits of the problems with languages."""
-    src, tgt = (log_odds(each.trigrams, known.languages.sides) for each in codes)
+    src, tgt = (  # numbers are in no language
+        log_odds(each.trigrams, known.languages.sides) * (each.scripts[:, 1:].sum(axis=1) > 0)
+        for each in codes
+    )
     is_swapped = (src < 0) & (tgt > 0) & (tgt - src > bounds["swapped"])
     is_of_other = ~is_swapped & ((src < -bounds["untranslated"]) | (tgt > bounds["untranslated"]))
     found = np.where(is_swapped, BIT["swapped"], 0) | np.where(is_of_other, BIT["untranslated"], 0)

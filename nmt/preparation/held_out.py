@@ -34,9 +34,9 @@ def _are_in(values: Keys, keys: Keys) -> Bools:
 def _keys(lines: Sequence[str]) -> tuple[Keys, Keys, NDArray[np.int64]]:
     """The key of each line, those of each line without one of its words, and the numbers of the latter's lines.
 
-    The words count in any order; case, punctuation and the digits of numbers do not.
+    The words count in any order; case, punctuation and the digits of numbers do not. Lines without letters have none.
     """
-    words = Codes([re.sub(r"\d+", "0", line) for line in lines]).words
+    words = Codes([re.sub(r"\d+", "0", line) if any(map(str.isalpha, line)) else "" for line in lines]).words
     mixed = (words.codes.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
     whole = line_sums(mixed, words.lengths)
