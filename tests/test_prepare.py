@@ -275,7 +275,9 @@ def test_what_is_not_looked_for_is_said(pairs, tmp_path):
     rows = [*pairs[:99], (pairs[99][0], "Привет, друзья мои")]
     ended = run_composed("prepare", f"data.path={write(tmp_path, rows)}", *LANGS)
     assert "script: 1 (1.00%)" in ended.out
-    assert "too few training pairs to look for: swapped, untranslated, foreign, shifted," in ended.out
+    assert (
+        "too few training pairs in place to look for: swapped, untranslated, foreign, shifted," in ended.out
+    )
     ended = run_composed("prepare", f"data.path={write(tmp_path, pairs[:99])}", *LANGS)
     assert "no problems found" not in ended.out
 
@@ -290,6 +292,15 @@ def test_shifted_stretches_are_found_and_named(pairs, tmp_path):
         assert stretch.shift == shift
         assert abs(stretch.first - first) <= 5
         assert abs(stretch.last - last) <= 5
+
+
+@pytest.mark.parametrize("shift", [1, -2])
+def test_text_that_is_shifted_as_a_whole_accuses_no_other_split(shift, pairs, tmp_path):
+    rows = [(src, pairs[number - shift][1]) for number, (src, _) in enumerate(pairs[:600])]
+    write(tmp_path, pairs[700:900], "val")
+    val, train = examined(write(tmp_path, rows))
+    assert train.stretches == [(0, 599, shift)]
+    assert not has(val.bits, *ON_BY_DEFAULT).any()
 
 
 def test_repeated_and_held_out_pairs(pairs, tmp_path):

@@ -17,6 +17,7 @@ from nmt.preparation.examination import Knowledge, Sample, Split, Usual, compare
 from nmt.preparation.held_out import all_keys
 from nmt.preparation.problems import BOUNDS
 from nmt.preparation.recipe import say_recipe, write_recipe
+from nmt.preparation.shifts import Stretch, shift_of_all
 
 _MOST_HELD_OUT = 20_000  # lines of a split, whose near copies are looked for
 
@@ -30,7 +31,8 @@ def prepare(cfg: DictConfig) -> dict[str, Any]:
     rules = [name for name, value in cfg.rules.items() if value is not False]
     found = {each.name: overview.describe(each, rules if each is train else (), cfg.seed) for each in splits}
     print("\n\n".join(overview.say_report(name, each) for name, each in found.items()))
-    result, counts = {"splits": found}, train.counts
+    result: dict[str, Any] = {"splits": found}
+    counts = train.counts
     if cfg.output is not None:
         result["copy"], counts = write_copy(Path(cfg.output).resolve(), train, held_out, rules, cfg.seed)
         print(f"\n{cfg.output}: {say_copy(result['copy'])}")
@@ -86,7 +88,10 @@ def examine(splits: list[Split], bounds: dict[str, float], seed: int) -> None:
     )
     if pairs := [*sample.halves[0], *sample.halves[1]]:
         usual = Usual.of(train.counts, pairs)
-        known = Knowledge.learn(sample, usual, seed)
+        if shift := shift_of_all(sample.blocks):  # what seems in place would teach wrong words
+            train.stretches = [Stretch(0, len(train.bits) - 1, shift)]
+            train.mark("shifted", np.ones(len(train.bits), bool))
+        known = None if shift else Knowledge.learn(sample, usual, seed)
         for split in splits:
             compare_sides(split, usual, known, bounds)
 

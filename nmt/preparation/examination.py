@@ -26,6 +26,7 @@ from nmt.preparation.word_pairs import WordPairs
 
 _SAMPLED = 10_000  # pairs in each half of the sample
 _OF_CLASSIFIER = 3_000  # of them
+_BLOCKS, _LINES = 20, 100  # of the sample, in their order
 _LEAST_SAMPLE = 100  # pairs in each half
 _SCRIPT_SHARE = 0.25  # of the letters of a side: a script of its language
 _LEAST_LETTERS = 3  # on a side whose script is judged
@@ -65,12 +66,16 @@ class Sample:
 
     def __init__(self, seed: int) -> None:
         self._draw = np.random.default_rng(seed)
-        self._seen = [0, 0]
+        self._seen, self._num_blocks = [0, 0], 0
+        self.blocks: list[tuple[Sequence[str], Sequence[str]]] = []  # some, of lines in a row
         self.halves: tuple[list[tuple[str, str]], list[tuple[str, str]]] = [], []
 
     def add(self, block: Block) -> None:
         half = _half_of(block)
         chances = self._draw.random(len(block.rows)).tolist()
+        self._num_blocks += 1
+        if (place := len(self.blocks)) < _BLOCKS or (place := int(chances[0] * self._num_blocks)) < _BLOCKS:
+            self.blocks[place : place + 1] = [(block.src[:_LINES], block.tgt[:_LINES])]
         for src, tgt, chance in zip(block.src, block.tgt, chances, strict=True):
             if src.strip() and tgt.strip():
                 self._seen[half] += 1
@@ -201,8 +206,8 @@ def compare_sides(split: Split, usual: Usual, known: Knowledge | None, bounds: M
         bits = split.bits[block.first : block.first + len(block.rows)]
         bits |= np.where(has(bits, "empty"), np.uint32(0), found)
         bits[has(bits, "equal", "swapped", "untranslated")] &= ~BIT["foreign"]
-    split.stretches = shifts.find_stretches(low)
-    for stretch in split.stretches:
+    for stretch in shifts.find_stretches(low):
+        split.stretches.append(stretch)
         split.bits[stretch.first : stretch.last + 1] |= BIT["shifted"]
 
 

@@ -45,7 +45,7 @@ def describe(split: Split, rules: Sequence[str], seed: int) -> dict[str, Any]:
         "shifts": [
             {"first": first + 1, "last": last + 1, "shift": shift} for first, last, shift in split.stretches
         ],
-        "not_looked_for": [] if split.is_compared else list(NEED_KNOWLEDGE),
+        "not_looked_for": [name for name in NEED_KNOWLEDGE if not split.is_compared and name not in examples],
         "num_dropped": int(has(split.bits, *rules).sum()),
     }
 
@@ -105,7 +105,7 @@ def say_report(name: str, split: Mapping[str, Any]) -> str:
 
 
 def _say_unseen(split: Mapping[str, Any]) -> str:
-    return f"too few training pairs to look for: {', '.join(split['not_looked_for'])}"
+    return f"too few training pairs in place to look for: {', '.join(split['not_looked_for'])}"
 
 
 def _say_problem(name: str, found: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Find stretches of lines whose translations stand some lines further up or down."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.alignment.numbered_words import Words, line_sums
-from nmt.preparation.codes import Floats
+from nmt.preparation.codes import Codes, Floats
 from nmt.preparation.word_pairs import WordPairs
 
 FARTHEST = 5
@@ -19,6 +19,7 @@ _WINDOW = 12  # lines
 _NO_SHIFT = -4  # nats: the most evidence of a line that no shift fits
 _LOW = 0.4  # of the usual score of a word
 _LEAST_LINES = 5
+_LEAST_GAIN = 2  # nats a line, by which a shift of all lines is better than none
 
 
 class Stretch(NamedTuple):
@@ -57,6 +58,25 @@ def shifted_scores(src: Words, tgt: Words, words: WordPairs, usual: float) -> ND
     found[:, SHIFTS.index(None)] = np.minimum(_NO_SHIFT, between)
     found = np.where(np.isnan(found), np.minimum(0, between)[:, None], found)
     return np.clip(found, -_LARGEST_SCORE, _LARGEST_SCORE).round().astype(np.int8)
+
+
+def shift_of_all(blocks: Sequence[tuple[Sequence[str], Sequence[str]]]) -> int:
+    """The shift of most lines of a text, by some blocks of it: 0, unless another explains its words far better."""
+    scores = dict[int, float]()
+    for shift in range(-FARTHEST, FARTHEST + 1):
+        pairs = [
+            pair
+            for src, tgt in blocks
+            for pair in zip(src[FARTHEST:-FARTHEST], tgt[FARTHEST + shift :], strict=False)
+        ]
+        first, second = (
+            (Codes([src for src, _ in half]).words, Codes([tgt for _, tgt in half]).words)
+            for half in (pairs[::2], pairs[1::2])
+        )
+        words = WordPairs.learn(*first)
+        scores[shift] = float(line_scores(*words.known(*second), words).mean()) if len(pairs) > 1 else 0.0
+    best = max(scores, key=scores.__getitem__)
+    return best if scores[best] > scores[0] + _LEAST_GAIN else 0
 
 
 def find_stretches(blocks: Mapping[int, NDArray[np.int8]]) -> list[Stretch]:
