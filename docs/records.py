@@ -262,7 +262,7 @@ def readme_results() -> str:
     en_de = f"{guided} data.src_lang=en data.tgt_lang=de"
     rows = [
         ("Multi30k de→en, test 2016", load("multi30k_wide")["seeds"][0], "experiment=multi30k_gru_wide"),
-        ("Multi30k de→en, test 2016", load("multi30k_votes")["runs"][0], f"{guided} seed=2"),
+        ("Multi30k de→en, test 2016", load("multi30k_votes")["runs"][0], f"{guided} trainer.max_epochs=22 seed=3"),
         ("Multi30k en→de, test 2016", load("multi30k_transformer_en_de")["seeds"][0], en_de),
         ("EVBNews en→vi", load("evbnews_votes")["seeds"][0], "experiment=evbnews_en_vi_wide data.path=DIR"),
     ]
@@ -288,7 +288,7 @@ def how_long() -> str:
         (
             "Multi30k de→en, 29,000 short",
             "multi30k_votes",
-            "`experiment=multi30k_transformer_guided`, bfloat16",
+            "`experiment=multi30k_transformer_guided trainer.max_epochs=22`, bfloat16",
         ),
         ("EVBNews en→vi, 42,367 of news", "evbnews", "half the width, no votes, no guidance"),
         ("EVBNews en→vi, 42,367 of news", "evbnews_votes", "`experiment=evbnews_en_vi_wide`, bfloat16"),
