@@ -216,9 +216,7 @@ def learning_curve(directory: Path, tag: str) -> tuple[list[int], list[float]] |
 
     try:
         events = EventAccumulator(str(directory), size_guidance={"scalars": 0}).Reload()
-    except (
-        Exception
-    ) as error:  # what TensorBoard raises depends on the fault: a DecodeError, a MemoryError, …
+    except Exception as error:  # TensorBoard's differ by the fault: a DecodeError, a MemoryError, …
         log.warning(
             "%s has event files that are broken (%s): its learning curve is left out",
             directory,

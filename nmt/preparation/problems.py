@@ -29,14 +29,8 @@ PROBLEMS = {  # in the order in which a dropped pair counts under one of them
     "characters": "control characters or invisible characters",
     "forms": "letters are composed, or decomposed, unlike most of the text",
 }
-NEED_KNOWLEDGE = (
-    "swapped",
-    "untranslated",
-    "foreign",
-    "shifted",
-    "mismatched",
-    "truncated",
-)  # of the whole text
+# Found in comparison with the whole text
+NEED_KNOWLEDGE = ("swapped", "untranslated", "foreign", "shifted", "mismatched", "truncated")
 BIT = {name: np.uint32(1 << number) for number, name in enumerate(PROBLEMS)}
 BOUNDS = {  # of the rules that have one, if the rule is true
     "targets": 1.0,  # targets of a source

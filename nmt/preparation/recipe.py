@@ -82,9 +82,8 @@ def _limits(counts: Counts) -> list[str]:
         most = 1 << (counts.num_pieces(_MOST) - 1).bit_length()
         limits += [f"data.max_length={most}"] + [f"data.max_tokens={most}"] * (most > _MAX_TOKENS)
     if counts.ratio_of_pieces(_USUAL_SHARE) > _MAX_RATIO:
-        limits += [
-            f"data.max_ratio={math.ceil(1.5 * counts.ratio_of_pieces(_MOST))}"
-        ]  # pieces are but estimated
+        # Pieces are but estimated
+        limits += [f"data.max_ratio={math.ceil(1.5 * counts.ratio_of_pieces(_MOST))}"]
     return limits
 
 

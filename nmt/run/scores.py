@@ -18,10 +18,7 @@ _MOST_BYTES = 2**24  # of a file of scores
 # Keys of the conditions, beside the run, that scores depend on
 MADE_WITH = ("decoding", "checkpoint", "average", "int8", "data", "references")
 
-_KINDS = {
-    "decoding": dict[str, Any],
-    "ensemble": list[str],
-}  # of parts that other programs of this package read
+_KINDS = {"decoding": dict[str, Any], "ensemble": list[str]}  # of parts that are read here
 
 
 def read_scores(file: Path) -> dict[str, Any]:
