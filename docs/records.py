@@ -343,6 +343,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "documents": lambda: documents("documents", "exact_match"),
     "summaries": lambda: documents("summaries", "bleu"),
     "race": lambda: race("speedrun"),
+    "race_as_avx2": lambda: race("speedrun_as_avx2"),
     "race_avx2": lambda: race("speedrun_avx2"),
     "race_parts": lambda: means("speedrun_parts"),
     "growth_origin": growth_origin,
