@@ -69,7 +69,7 @@ def write_recipe(counts: Counts, minutes: int, data: DictConfig, path: str) -> d
             "guided_alignment=0.5: attention is drawn to words that occur together, and need not find them by itself",
             "Muon: more learned in the same time than by Adam",
             "trainer.precision=auto: bfloat16 if a short measurement finds it faster, so more steps in the same time",
-            "decoding=tuned: the length penalty that is best on the validation set",
+            "decoding=tuned: a length penalty chosen on the validation set",
             "trainer.max_time: the learning rate falls to nothing when the time ends",
         ],
     }
