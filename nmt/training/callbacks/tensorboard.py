@@ -31,8 +31,18 @@ class TensorBoard(TensorBoardLogger):
     written at once, and WriteError ends the run, which can be resumed when there is room.
     """
 
-    def __init__(self, *, save_dir: str, name: str, version: str, purge_step: int | None = None) -> None:
-        super().__init__(save_dir, name=name, version=version, purge_step=purge_step)
+    def __init__(
+        self,
+        *,
+        save_dir: str,
+        name: str,
+        version: str,
+        default_hp_metric: bool = False,
+        purge_step: int | None = None,
+    ) -> None:
+        super().__init__(
+            save_dir, name=name, version=version, default_hp_metric=default_hp_metric, purge_step=purge_step
+        )
 
     @property
     def experiment(self) -> Any:
