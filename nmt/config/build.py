@@ -81,7 +81,7 @@ def build(config: DictConfig, place: str, *, trusted: Sequence[str] = (), **more
 
 @contextmanager
 def errors_of(key: str) -> Iterator[None]:
-    """Name the setting `key` in an error of the block by its values, raised again as a UserError."""
+    """Name the setting `key` in a TypeError, ValueError or RuntimeError of the block, raised again as a UserError."""
     try:
         yield
     except UserError:

@@ -103,6 +103,7 @@ class Tokenizer:
             except OSError as error:
                 raise UserError(f"{file}: cannot read the SentencePiece model ({error.strerror})") from error
             _processor(models[-1], str(file))
+            _check_texts(models[-1], str(file))
         target = models[1] if len(models) > 1 else None
         return cls(models[0], target, lowercase=lowercase, name=" and ".join(map(str, files)))
 
@@ -297,14 +298,18 @@ def _train(lines: Iterable[str], what: str, *, vocab_size: int, **options: Any) 
 
 
 def _processor(model: bytes, name: str) -> SentencePieceProcessor:
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
-
     try:
         if not model:
             raise RuntimeError("empty")
-        processor = SentencePieceProcessor(model_proto=model)
+        return SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
         raise UserError(f"{name} is broken or no SentencePiece model") from error
+
+
+def _check_texts(model: bytes, name: str) -> None:
+    """Raise UserError if a model makes much text of a piece or of a character."""
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
+
     proto = ModelProto.FromString(model)
     texts = [each.piece.encode() for each in proto.pieces]
     for rules in (proto.normalizer_spec.precompiled_charsmap, proto.denormalizer_spec.precompiled_charsmap):
@@ -314,7 +319,6 @@ def _processor(model: bytes, name: str) -> SentencePieceProcessor:
         raise UserError(
             f"{name} makes {longest:,} bytes of a piece or character: {_MOST_TEXT} at most are read"
         )
-    return processor
 
 
 def _special_ids(processor: SentencePieceProcessor) -> dict[str, int]:

@@ -44,7 +44,7 @@ def write_copy(
         )
     has_val = any(split.name == "val" for split in held_out)
     new = NEW_SPLITS[: 1 if has_val else 2 if held_out else 3]
-    splits = _draw_splits(keep, len(new) - 1, seed)
+    splits = np.zeros(len(keep), np.int8) if has_val else _draw_splits(keep, new[1:], seed)
     repeated = np.isin(train.pairs, train.pairs[keep & (splits > 0)]) & (splits == 0)
     names = [name for name in PROBLEMS if name in rules]
     counts, of_train = Counter[str](), Counts(train.counts.units)
@@ -74,20 +74,20 @@ def write_copy(
     return dict(counts), of_train
 
 
-def _draw_splits(keep: NDArray[np.bool_], num_new: int, seed: int) -> NDArray[np.int8]:
-    """The place in `NEW_SPLITS` of each pair: `num_new` of val and test have blocks of kept lines, by the seed."""
+def _draw_splits(keep: NDArray[np.bool_], new: Sequence[str], seed: int) -> NDArray[np.int8]:
+    """The new split of each pair by its number, 0 for training: each has blocks of kept lines, drawn with the seed."""
     kept = np.flatnonzero(keep)
     least = min(FEW_HELD_OUT, len(kept) // 10)
     number = min(_MOST_HELD_OUT, max(least, int(len(kept) * _HELD_OUT_SHARE)))
-    if num_new and not number:
-        names = " and ".join(NEW_SPLITS[1 : num_new + 1])
+    if not number:
+        names = " and ".join(new)
         raise UserError(f"{len(kept)} pairs are too few to take {names} from: give 10, or these splits")
-    size = max(1, min(_LINES_AT_ONCE, number))
+    size = min(_LINES_AT_ONCE, number)
     blocks = np.random.default_rng(seed).permutation(len(kept) // size)
     splits = np.zeros(len(keep), np.int8)
-    for split in range(num_new):
-        chosen = blocks[split * (number // size) :][: number // size]
-        splits[kept[(chosen[:, None] * size + np.arange(size)).ravel()]] = split + 1
+    chosen = blocks[: number // size * len(new)]
+    for split, some in enumerate(np.split(chosen, len(new)), 1):
+        splits[kept[(some[:, None] * size + np.arange(size)).ravel()]] = split
     return splits
 
 

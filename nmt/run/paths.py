@@ -119,9 +119,9 @@ def read_yaml(file: Path) -> Any:
     return OmegaConf.load(io.StringIO(text))
 
 
-def refuse_stored_file(decoding: Mapping[Any, Any]) -> None:
-    """Raise UserError if the stored settings of a search name a file: a run may not choose what is opened."""
-    if (file := decoding.get("dictionary")) is not None:
+def refuse_stored_dictionary(file: Any) -> None:
+    """Raise UserError if the stored `decoding.dictionary` is a file: a run may not choose what is opened."""
+    if file is not None:
         raise UserError(
             f"decoding.dictionary={say(file)} is stored in the run, which may name no file: give it again if it is "
             "yours, or decoding.dictionary=null"

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain, islice, pairwise
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from nmt.data.unknown_characters import UnknownCharacters
 from nmt.decoding import DecodingSettings, Hypothesis, PrefixError, search
 from nmt.errors import UserError, check_lines
 from nmt.run.model import Model, batches_by_length
-from nmt.run.paths import refuse_stored_file
+from nmt.run.paths import refuse_stored_dictionary
 from nmt.run.translation import Translation
 from nmt.run.unknown_words import dictionary_of, spell_unknown
 
@@ -63,9 +63,10 @@ class TranslatingModel(Model):
         characters; without it they give a warning. Raises UserError for settings that do not fit the model.
         """
         check_lines(lines=lines, prefixes=prefixes)
+        lines = list(lines)
         if decoding is None:
-            refuse_stored_file(asdict(self.decoding))
-        lines, decoding = list(lines), decoding or self.decoding
+            decoding = self.decoding
+            refuse_stored_dictionary(decoding.dictionary)
         dictionary = dictionary_of(decoding, self.translator)
         numbers = range(first_line, first_line + len(lines))
         ids = self.tokenizer.encode_source(lines)

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from nmt.config.build import may_build
 from nmt.config.types import GROUPS, flat, say
 from nmt.errors import UserError
-from nmt.run.paths import refuse_stored_file
+from nmt.run.paths import refuse_stored_dictionary
 
 # Settings that may change when a run is resumed
 CHANGEABLE = (
@@ -130,7 +130,7 @@ def take_over(stored: dict[str, Any], cfg: DictConfig, keys: Sequence[str]) -> d
     """
     ours: Any = OmegaConf.create(OmegaConf.to_container(cfg))
     if not {"decoding", "decoding.dictionary"} & set(keys):
-        refuse_stored_file(stored["decoding"])
+        refuse_stored_dictionary(stored["decoding"].get("dictionary"))
     if "data.cache_dir" not in keys:  # a run may not choose the cache
         stored["data"]["cache_dir"] = ours.data.get("cache_dir")
     for key in stored.keys() - {*ACTING}:
