@@ -46,6 +46,14 @@ def test_a_map_of_any_rows_equals_the_linear_one(shape, biased):
     close(packed.map_of_any_rows(weight)(x, bias), F.linear(x, weight, bias))
 
 
+@pytest.mark.parametrize("shape", [(1,), (7,), (330,), (3, 5), (0,), (2, 0)], ids=str)
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_map_by_columns_equals_the_linear_one(shape, biased):
+    weight, bias = torch.randn(96, 80)[:, :40], torch.randn(96) if biased else None
+    x = torch.randn(*shape, 40)
+    close(packed.map_by_columns(weight)(x, bias), F.linear(x, weight, bias))
+
+
 def test_a_map_of_what_is_not_one_block_of_memory():
     weight = torch.randn(96, 40)
     close(map_of(weight.t())(torch.ones(3, 96), None), torch.ones(3, 96) @ weight)
@@ -54,16 +62,30 @@ def test_a_map_of_what_is_not_one_block_of_memory():
     close(map_of(weight[:, 8:20])(x[:, 8:20], None), x[:, 8:20] @ weight[:, 8:20].t())
 
 
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this torch has no MKL")
+def test_a_search_copies_a_small_weight_by_columns(monkeypatch):
+    monkeypatch.setattr(packed, "LARGE_IN_SEARCH", 25)
+    monkeypatch.setattr(packed.onednn, "is_faster", lambda: False)
+    weight, x = torch.randn(6, 4), torch.randn(2, 4)
+    with torch.no_grad(), kernels.packed_weights():
+        close(pooled_map(weight, 2)(x, None), x @ weight.t())
+        assert pooled_map(weight.double(), 2) is None
+
+
 def test_a_block_lays_a_weight_out_once_also_where_it_is_part_of_another(monkeypatch):
     weight = torch.nn.Parameter(torch.randn(6, 4))
     with torch.no_grad(), kernels.packed_weights(), monkeypatch.context() as usual:
         usual.setattr(packed, "LARGE_IN_SEARCH", 25)
-        assert pooled_map(weight, 1) is None  # it is small
+        usual.setattr(packed.onednn, "is_faster", lambda: True)
+        assert pooled_map(weight, 1) is None  # it is small, and MKL is slow
     assert pooled_map(weight, 1) is None
     with torch.no_grad(), kernels.packed_weights(), kernels.using("plain"):
         assert pooled_map(weight, 1) is None
     with torch.no_grad(), kernels.packed_weights():
         assert pooled_map(weight, 1) is pooled_map(weight, 1)
+        with kernels.packed_weights():
+            inside = pooled_map(weight, 1)
+        assert inside is pooled_map(weight, 1)  # a block inside another takes part in it
         assert pooled_map(weight, packed.MOST_ROWS + 1) is None
         assert pooled_map(weight[:, :2], 1) is pooled_map(weight[:, :2], 1)
         assert pooled_map(weight[:, :2], 1) is not pooled_map(weight[:, 2:], 1)

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 from torch import Tensor
 
+from nmt import kernels
 from nmt.attention.masks import padding_mask
 from nmt.config.build import build
 from nmt.data.batching import Batch
@@ -89,6 +90,7 @@ def train_seconds(step: TrainingStep, batches: Sequence[Batch]) -> float:
 
 
 @torch.inference_mode()
+@kernels.packed_weights()
 def decode_seconds(
     translator: Translator, sources: Sequence[Tensor], *, beam_size: int, length: int
 ) -> float:

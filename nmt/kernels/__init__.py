@@ -5,7 +5,7 @@ forms.
     linear_cross_entropy   output layer and loss together, a few rows at a time: the logits never exist as a whole
     linear_r_drop          the same for the two passes of R-Drop
     gradients_at_once      the weight gradients of a recurrence as a single product over all its steps
-    packed_weights         the weights of a search, laid out once for the products of all its steps
+    packed_weights         the weights of searches, copied once into the order that the products of few rows read
     best                   the largest of many scores, without a partial sort of all
     gru_sequence, gru_cell the gates of a GRU in few passes over memory
     Recorder               the work of a step on a GPU, recorded once per shape of a batch and launched by one call

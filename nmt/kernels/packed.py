@@ -3,8 +3,9 @@
 A product `x W^T` copies W into that order, block by block, before it multiplies. With thousands of rows this costs
 nothing. With the few rows of a step of a recurrence or a search it is a third of the time or more.
 
-oneDNN takes longer to start than a small product takes, and plans anew for each number of rows. So only large weights
-are packed, and a search, which has beams of all sizes, rounds its rows up to few sizes.
+oneDNN takes longer to start than a small product takes, and plans anew for each number of rows. So it packs only large
+weights, and a search, which has beams of all sizes, rounds its rows up to few sizes. Small weights are copied in order
+of their columns, which MKL multiplies faster by few rows.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -23,7 +24,8 @@ Map = Callable[[Tensor, Tensor | None], Tensor]
 
 LARGE = 2**17  # elements of a weight: below this, packing costs more than it saves
 LARGE_IN_SEARCH = 2**19  # the same for a search, whose number of rows changes
-MOST_ROWS = 512  # above this, a packed weight saves nothing
+MOST_ROWS = 512  # above this, a copy saves nothing
+_APART = 16  # elements between the rows of a small weight's copy: at strides of 2 ** n they would share cache lines
 
 # For each weight used in the block, by the key of `same`: the weight, so that its memory is not reused, and its
 # map, or None if it is not packed.
@@ -81,10 +83,27 @@ def map_of_any_rows(weight: Tensor) -> Map:
     return product
 
 
+def map_by_columns(weight: Tensor) -> Map:
+    """The map `x W^T + b` of a small weight W [O, I], without gradient, for few rows and for MKL."""
+    outputs, inputs = weight.shape
+    columns = weight.new_empty(inputs, outputs + _APART)[:, :outputs].copy_(weight.detach().t())
+
+    def product(x: Tensor, bias: Tensor | None) -> Tensor:
+        rows = x.reshape(-1, inputs)
+        y = rows @ columns if bias is None else torch.addmm(bias, rows, columns)
+        return y.view(*x.shape[:-1], outputs)
+
+    return product
+
+
 @contextmanager
 def packed_weights() -> Iterator[None]:
-    """Inside the block, without gradients, `fast_linear` packs each large weight once. Weights must not change."""
-    token = _pool.set({})
+    """Inside the block, without gradients, `fast_linear` copies each weight once. Weights must not change.
+
+    A block inside another takes part in it.
+    """
+    outer = _pool.get()
+    token = _pool.set({} if outer is None else outer)
     try:
         yield
     finally:
@@ -92,18 +111,30 @@ def packed_weights() -> Iterator[None]:
 
 
 def pooled_map(weight: Tensor, num_rows: int) -> Map | None:
-    """The packed map of a large weight [O, I] inside `packed_weights`, for a product with few rows.
+    """The map of a weight [O, I] copied inside `packed_weights`, for a product with few rows.
 
-    None outside the block, with gradients, for many rows, and for a weight that is small or cannot be packed.
+    None outside the block, with gradients, for many rows, and for a weight that no copy makes faster.
     """
     pool = _pool.get()
-    if pool is None or torch.is_grad_enabled() or weight.numel() < LARGE_IN_SEARCH or num_rows > MOST_ROWS:
+    if pool is None or torch.is_grad_enabled() or num_rows > MOST_ROWS:
         return None
     key = same(weight)
     if key not in pool:
-        packs = _packs(weight, product_type(weight))
-        pool[key] = (weight, map_of_any_rows(weight) if packs else None)
+        pool[key] = (weight, _map_for_search(weight))
     return pool[key][1]
+
+
+def _map_for_search(weight: Tensor) -> Map | None:
+    dtype = product_type(weight)
+    if weight.numel() >= LARGE_IN_SEARCH:
+        return map_of_any_rows(weight) if _packs(weight, dtype) else None
+    return map_by_columns(weight) if _is_mkls(weight, dtype) else None
+
+
+def _is_mkls(weight: Tensor, dtype: torch.dtype) -> bool:
+    """True if MKL is the faster library for products with the weight."""
+    served = weight.is_cpu and weight.dtype == dtype == torch.float32 and torch.backends.mkl.is_available()
+    return served and fast(weight) and not onednn.is_faster()
 
 
 def same(tensor: Tensor) -> Hashable:

@@ -165,7 +165,7 @@ class CrossAttention(TransformerAttention):
         sentence, side by side, are then its T, and share its keys without a copy. mask [B, 1, 1, S]."""
         beside = x.view(cross.keys.size(0), -1, x.size(-1))  # [B, T, H]
         query = self.split(self.query_projection(beside))
-        positions = torch.arange(first, first + x.size(1), device=x.device)
+        positions = None if self.override is None else torch.arange(first, first + x.size(1), device=x.device)
         context, weights = self.attend(
             query, cross, mask=mask, causal=False, need_weights=need_weights, positions=positions
         )

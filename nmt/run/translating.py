@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from nmt import alignment
+from nmt import alignment, kernels
 from nmt.config.types import Units
 from nmt.data.unknown_characters import UnknownCharacters
 from nmt.decoding import DecodingSettings, Hypothesis, PrefixError, search
@@ -38,6 +38,7 @@ class TranslatingModel(Model):
     """A model that translates lines."""
 
     @torch.inference_mode()
+    @kernels.packed_weights()
     def translate(
         self,
         lines: Iterable[str],

@@ -6,7 +6,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 from sacrebleu.metrics.base import Metric
 
-from nmt import distributed, plotting
+from nmt import distributed, kernels, plotting
 from nmt.config.types import Whole
 from nmt.data.datamodule import TranslationDataModule
 from nmt.decoding import greedy_search
@@ -43,6 +43,7 @@ class ScoreValidation(Callback):
         } | given
         self.scores = {f"val/{name}": best_of(each) for name, each in self.scorers.items()}
 
+    @kernels.packed_weights()
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         data: TranslationDataModule = trainer.datamodule  # type: ignore[attr-defined]
         loader: Any = trainer.val_dataloaders
