@@ -25,9 +25,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.commands import early_checks, entry
-from nmt.commands.arguments import prepare_arguments, quote_argument
+from nmt.commands.arguments import prepare_arguments, quote_argument, text_settings
 from nmt.commands.run_names import arguments_for_training
-from nmt.config.commands import check_settings, text_settings
+from nmt.config.commands import check_settings
 from nmt.config.types import key_of
 
 ROOT = Path(__file__).resolve().parents[1]

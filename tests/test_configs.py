@@ -15,9 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from nmt.benchmark import TrainingStep
 from nmt.commands import early_checks
-from nmt.commands.arguments import quote_argument
+from nmt.commands.arguments import quote_argument, text_settings
 from nmt.config.build import build, check_buildable
-from nmt.config.commands import check_settings, text_settings
+from nmt.config.commands import check_settings
 from nmt.config.types import GROUPS, INTERNAL
 from nmt.data.batching import collate
 from nmt.errors import UserError

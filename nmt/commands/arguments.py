@@ -6,15 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 from nmt.commands.composing import CONFIGS
-from nmt.commands.reference import choices_of
+from nmt.commands.reference import choices_of, flat_kinds
 from nmt.commands.suggesting import settings_of, suggest
-from nmt.config.commands import text_settings
+from nmt.config.commands import OF_COMMANDS
 from nmt.config.types import INTERNAL, key_of
 from nmt.environment import launch_rank
 from nmt.errors import UserError
@@ -84,6 +86,23 @@ def _meant(word: str, command: str) -> str:
         return f": {key}={word}"
     key = re.split("[:= ]", word)[0].replace("-", "_")
     return f": {key}=VALUE" if key in settings_of(command) else suggest(key, command)
+
+
+def text_settings(command: str) -> dict[str, set[type]]:
+    """The settings of a command that take text, a list of text, or both: `{"run": {str, list}, "name": {str}}`."""
+    kinds = flat_kinds(OF_COMMANDS[command])
+    return {key: found for key, kind in kinds.items() if (found := _text_kinds(kind))}
+
+
+def _text_kinds(kind: Any) -> set[type]:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _text_kinds(parts[0])
+    if origin is list:
+        return {list} if _text_kinds(parts[0]) else set()
+    if origin in (Union, UnionType):
+        return set().union(*map(_text_kinds, parts))
+    return {str} if kind is str else set()
 
 
 def quote_argument(argument: str, texts: Mapping[str, Collection[type]], *, sweeps: bool = False) -> str:

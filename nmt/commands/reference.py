@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, get_type_hints
 import hydra
 import yaml
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
+from typing_extensions import is_typeddict
 
 from nmt.commands.composing import CONFIGS
-from nmt.config.commands import OF_COMMANDS, flat_kinds
+from nmt.config.commands import OF_COMMANDS
 from nmt.config.types import GROUPS, INTERNAL
 from nmt.errors import UserError
 from nmt.errors import command as typed
@@ -89,6 +90,14 @@ def _say_schema(schema: dict[str, Any]) -> str:
         kind, _, limits = _say_schema(schema["items"]).partition(" ")
         name = f"list of {kind}{'' if kind.startswith('`') else 's'} {limits}".strip()
     return f"{name} {' and '.join(bounds)}".strip()
+
+
+def flat_kinds(kinds: Any, prefix: str = "") -> dict[str, Any]:
+    """The declared type of each setting by its dotted key."""
+    found: dict[str, Any] = {}
+    for name, kind in get_type_hints(kinds, include_extras=True).items():
+        found |= flat_kinds(kind, f"{prefix}{name}.") if is_typeddict(kind) else {f"{prefix}{name}": kind}
+    return found
 
 
 def types_of_command(kinds: Any) -> dict[str, str]:

@@ -1,48 +1,46 @@
 """Types and ranges of the settings of each command, and their check."""
 
-import re
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from typing_extensions import TypedDict, is_typeddict
 
-from nmt.config.types import Count, Explainer, NonNegative, Positive, Seed, Share, Units, Whole, check_value
+from nmt.config.types import (
+    Bound,
+    Count,
+    Explainer,
+    NonNegative,
+    Portion,
+    Positive,
+    Seed,
+    Share,
+    Text,
+    Texts,
+    Units,
+    Whole,
+    ZeroToOne,
+    check_value,
+    pattern,
+)
 
 # Settings of the data that only training reads
 OF_TRAINING = ("max_length", "max_ratio", "max_tokens", "streaming", "buffer_pairs", "tokenizer")
 
 
-def _like(pattern: str, advice: str) -> AfterValidator:
-    """A check of text by a pattern; the message is `advice`."""
-
-    def check(text: str) -> str:
-        if re.search(pattern, text) is None:
-            raise ValueError(advice)
-        return text
-
-    return AfterValidator(check)
-
-
-Text = Annotated[str, Field(min_length=1)]
-Texts = Annotated[list[Text], Field(min_length=1)]
 Name = Annotated[
     Text,
-    _like(r"^(?!/)(?!(.*/)?\.\.(/|$))", "a run's name stays within log_dir: leave out .. and the first /"),
+    pattern(r"^(?!/)(?!(.*/)?\.\.(/|$))", "a run's name stays within log_dir: leave out .. and the first /"),
 ]
-Page = Annotated[Text, _like(r"\.html$", "give a file that ends in .html")]
-Json = Annotated[Text, _like(r"\.json$", "give a file that ends in .json")]
-Weights = Annotated[Text, _like(r"\.npz$", "give a file that ends in .npz")]
+Page = Annotated[Text, pattern(r"\.html$", "give a file that ends in .html")]
+Json = Annotated[Text, pattern(r"\.json$", "give a file that ends in .json")]
+Weights = Annotated[Text, pattern(r"\.npz$", "give a file that ends in .npz")]
 Split = (
-    Literal["train", "val", "test"] | Annotated[str, _like("^test", "the name of a test set, as test_2017")]
+    Literal["train", "val", "test"] | Annotated[str, pattern("^test", "the name of a test set, as test_2017")]
 )
 Trials = Annotated[int, Field(ge=0, le=1_000_000)]
-Time = Annotated[str, _like(r"\A(?=.*[1-9])\d+:\d\d:\d\d:\d\d\Z", "give DD:HH:MM:SS, above zero")]
+Time = Annotated[str, pattern(r"\A(?=.*[1-9])\d+:\d\d:\d\d:\d\d\Z", "give DD:HH:MM:SS, above zero")]
 Kernels = Literal["fast", "plain"]
-ZeroToOne = Annotated[float, Field(ge=0, le=1)]
-Bound = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-Portion = Annotated[float, Field(gt=0, le=1)]
 
 
 class Vocabulary(TypedDict, total=False):
@@ -245,7 +243,7 @@ class Export(OfARun, total=False):
     runtime: Text | None
     quantization: Literal["int8", "int16", "float16", "bfloat16"] | None
     license: Text
-    push: Annotated[str, _like(r"^[\w.-]+/[\w.-]+$", "give USER/NAME of the Hub")] | None
+    push: Annotated[str, pattern(r"^[\w.-]+/[\w.-]+$", "give USER/NAME of the Hub")] | None
 
 
 class OwnText(TypedDict, total=False):
@@ -340,35 +338,8 @@ def _values(kinds: Any, cfg: DictConfig) -> dict[str, Any]:
             value = cfg[key]
             if is_typeddict(kind) and OmegaConf.is_dict(value):
                 found[key] = _values(kind, value)
-            elif value is None and kind is EarlyStopping:  # left out
-                continue
-            else:
-                found[key] = (
-                    OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-                )
+            elif OmegaConf.is_config(value):
+                found[key] = OmegaConf.to_container(value, resolve=True)
+            elif value is not None or kind is not EarlyStopping:  # null leaves it out
+                found[key] = value
     return found
-
-
-def flat_kinds(kinds: Any, prefix: str = "") -> dict[str, Any]:
-    """The declared type of each setting by its dotted key."""
-    found: dict[str, Any] = {}
-    for name, kind in get_type_hints(kinds, include_extras=True).items():
-        found |= flat_kinds(kind, f"{prefix}{name}.") if is_typeddict(kind) else {f"{prefix}{name}": kind}
-    return found
-
-
-def text_settings(command: str) -> dict[str, set[type]]:
-    """The settings of a command that take text, a list of text, or both: `{"run": {str, list}, "name": {str}}`."""
-    kinds = flat_kinds(OF_COMMANDS[command])
-    return {key: found for key, kind in kinds.items() if (found := _text_kinds(kind))}
-
-
-def _text_kinds(kind: Any) -> set[type]:
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _text_kinds(parts[0])
-    if origin is list:
-        return {list} if _text_kinds(parts[0]) else set()
-    if origin in (Union, UnionType):
-        return set().union(*map(_text_kinds, parts))
-    return {str} if kind is str else set()

@@ -1,10 +1,11 @@
 """Types of settings and their check, the groups of choices, and the splits of a corpus."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
 from nmt.errors import UserError
@@ -14,6 +15,11 @@ Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+ZeroToOne = Annotated[float, Field(ge=0, le=1)]
+Portion = Annotated[float, Field(gt=0, le=1)]
+Bound = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+Texts = Annotated[list[Text], Field(min_length=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # NumPy's range
 
 Explainer = Literal["attention", "value_norm", "rollout", "gradient", "integrated_gradients", "occlusion"]
@@ -65,6 +71,17 @@ GROUPS = (
     ConfigGroup("experiment", "a whole reported run in one file"),
 )
 INTERNAL = ("base", "stored")  # files of a group that are no choices
+
+
+def pattern(regex: str, advice: str) -> AfterValidator:
+    """A check that text has a match of `regex`; the message is `advice`."""
+
+    def check(text: str) -> str:
+        if re.search(regex, text) is None:
+            raise ValueError(advice)
+        return text
+
+    return AfterValidator(check)
 
 
 def check_value(kind: Any, value: Any, key: str) -> None:
