@@ -138,7 +138,7 @@ def test_trying_the_largest_batch_leaves_no_trace():
     after = random_state(module.device)
     assert torch.equal(after.pop("torch"), state.pop("torch"))
     assert after == state
-    assert not module._since_log
+    assert not module.meter.since_count
     assert not module._window_tokens
 
 

@@ -207,8 +207,8 @@ def test_every_token_is_counted_whenever_it_is_logged(tmp_path):
     ):
         module = make_module()
         fit_and_validate(module, tmp_path, max_epochs=3, **settings)
-        assert module.train_tokens == num_tokens
-        assert module.train_seconds > 0
+        assert module.meter.tokens == num_tokens
+        assert module.meter.seconds > 0
 
 
 @NO_WORKERS

@@ -2,8 +2,7 @@
 
 import logging
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import lightning as L
@@ -21,6 +20,7 @@ from nmt.layers.dropout import Dropout
 from nmt.models.base import Translator
 from nmt.training import losses
 from nmt.training.losses import LossSum, output_loss, output_r_drop
+from nmt.training.meter import Meter, sum_losses
 from nmt.training.muon import Muon, make_optimizer
 from nmt.training.schedules import schedule, warn_of_warmup
 from nmt.training.states import check_optimizers, check_states, sound
@@ -80,20 +80,12 @@ class TranslationModule(L.LightningModule):
         )
         self.progress: dict[str, str] = {}  # values for the progress bar
         self._window_tokens: list[Tensor] = []  # since the last optimizer step
-        self._since_log: list[LossSum] = []
-        # Loss and tokens since the last logged step that the checkpoint of a resumed run holds
-        self._before_resuming = (0.0, 0.0)
+        self.meter = Meter()
         self.grad_norm = torch.tensor(float("nan"))  # of the last optimizer step, before clipping
         self.lr = float("nan")  # of the last optimizer step
         self.train_loss = 0.0  # as logged last; 0 before
         self._logged_step = 0  # the last
-        self._started: float | None = (
-            None  # time at which the clock was last started; None while it is stopped
-        )
-        self._seconds = 0.0  # on the clock before that time, since the last logged step
         self._val_sums: list[LossSum] = []
-        self.train_seconds = 0.0
-        self.train_tokens = 0
 
     def forward(self, batch: Batch, *, need_weights: bool = False) -> tuple[LossSum, Tensor | None]:
         """The batch's cross-entropy, and the cross-attention weights [B, T, S] if `need_weights`."""
@@ -153,7 +145,7 @@ class TranslationModule(L.LightningModule):
     def on_train_start(self) -> None:
         """Take the rate of the first step from the schedule, which may differ from the resumed run's."""
         self._set_rates()
-        self._start_clock()
+        self.meter.start()
 
     def end_schedule(self, total_steps: int) -> None:
         """End a schedule that runs to the end of training after `total_steps`, or earlier if training ends earlier."""
@@ -176,21 +168,21 @@ class TranslationModule(L.LightningModule):
                 group["lr"] = rate * factor(scheduler.last_epoch)
 
     def on_train_epoch_start(self) -> None:
-        self._start_clock()
+        self.meter.start()
 
     def on_train_epoch_end(self) -> None:
-        self._stop_clock()
+        self.meter.stop()
 
     def on_train_end(self) -> None:
         """Add the steps since the last log to the totals and free the CUDA graphs."""
-        self._stop_clock()
-        self._count()
+        self.meter.stop()
+        self.meter.count()
         self._recorder = kernels.Recorder()
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         loss = self.loss_of(batch)
         self._window_tokens.append(loss.num_tokens)
-        self._since_log.append(LossSum(loss.smoothed.detach(), loss.nll, loss.num_tokens))
+        self.meter.add(loss)
         # Undo Lightning's division by the number of accumulated batches: the loss is a sum.
         return loss.smoothed * self.trainer.accumulate_grad_batches
 
@@ -222,7 +214,7 @@ class TranslationModule(L.LightningModule):
         interval = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if interval == 0 or step == self._logged_step or step % interval:
             return
-        loss, num_tokens, seconds = self._count()
+        loss, num_tokens, seconds = self.meter.count()
         tokens_per_second = num_tokens / seconds
         metrics = {
             "train/loss": loss / num_tokens,
@@ -237,7 +229,7 @@ class TranslationModule(L.LightningModule):
         self.progress["tokens/s"] = f"{tokens_per_second:,.0f}"
 
     def on_validation_start(self) -> None:
-        self._stop_clock()
+        self.meter.stop()
 
     def on_validation_end(self) -> None:
         """Step the schedule if it follows a validation score."""
@@ -247,36 +239,7 @@ class TranslationModule(L.LightningModule):
                     raise UserError(f"scheduler.monitor={each.monitor}: validation gives no such score")
                 scheduler: Any = each.scheduler
                 scheduler.step(float(self.trainer.callback_metrics[each.monitor]))
-        self._start_clock()
-
-    def _start_clock(self) -> None:
-        self._stop_clock()
-        self._started = time.perf_counter()
-
-    def _stop_clock(self) -> None:
-        self._seconds, self._started = self._seconds_on_clock(), None
-
-    def _seconds_on_clock(self) -> float:
-        """Seconds of training since the last logged step."""
-        return self._seconds + (0.0 if self._started is None else time.perf_counter() - self._started)
-
-    def _count(self) -> tuple[float, int, float]:
-        """The loss in nats, the number of target pieces of all ranks, and the seconds, since the last call."""
-        loss_sum, tokens_sum = distributed.sum_over_ranks(*_totals(self._since_log, self._before_resuming))
-        self._since_log.clear()
-        self._before_resuming = (0.0, 0.0)
-        seconds, self._seconds = self._seconds_on_clock(), 0.0
-        if self._started is not None:
-            self._started = time.perf_counter()
-        self.train_seconds += seconds
-        self.train_tokens += int(tokens_sum)
-        return loss_sum, int(tokens_sum), seconds
-
-    def tokens_per_second(self) -> float:
-        """Target pieces of all ranks per second of training so far, without validations. All ranks must call it."""
-        [since] = distributed.sum_over_ranks(_totals(self._since_log, self._before_resuming)[1])
-        seconds = self.train_seconds + self._seconds_on_clock()
-        return (self.train_tokens + since) / max(seconds, 1e-9)
+        self.meter.start()
 
     # validation
 
@@ -290,7 +253,7 @@ class TranslationModule(L.LightningModule):
         return {"weights": weights}
 
     def on_validation_epoch_end(self) -> None:
-        nll, num_tokens = distributed.sum_over_ranks(*_totals(self._val_sums))
+        nll, num_tokens = distributed.sum_over_ranks(*sum_losses(self._val_sums))
         loss = torch.tensor(nll / num_tokens)
         # Lightning's default is one step less.
         self.log("step", float(self.trainer.global_step), rank_zero_only=False)
@@ -301,13 +264,9 @@ class TranslationModule(L.LightningModule):
 
     def record(self) -> dict[str, Any]:
         """The totals of this rank, so that a resumed run logs the same numbers."""
-        return {
-            "since_log": _totals(self._since_log, self._before_resuming),
+        return self.meter.state_dict() | {
             "logged_step": self._logged_step,
             "train_loss": self.train_loss,
-            "seconds_on_clock": self._seconds_on_clock(),
-            "train_seconds": self.train_seconds,
-            "train_tokens": self.train_tokens,
             "progress": dict(self.progress),
         }
 
@@ -320,10 +279,8 @@ class TranslationModule(L.LightningModule):
                 each.setdefault("train_loss", 0.0)  # checkpoints of earlier versions have none
             check_states(checkpoint, self)
         state = checkpoint["training"][distributed.rank()]
-        self._before_resuming = state["since_log"]
-        self._logged_step, self._seconds = state["logged_step"], state["seconds_on_clock"]
-        self.train_seconds, self.train_tokens = state["train_seconds"], state["train_tokens"]
-        self.train_loss = state["train_loss"]
+        self.meter.load_state_dict(state)
+        self._logged_step, self.train_loss = state["logged_step"], state["train_loss"]
         shown = {str(name): str(value)[:20] for name, value in state["progress"].items()}
         self.progress.update({name: value for name, value in shown.items() if f"{name}{value}".isprintable()})
 
@@ -352,14 +309,3 @@ class TranslationModule(L.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": schedule(self.scheduler_factory, optimizer, total_steps),
         }
-
-
-def _totals(parts: Sequence[LossSum], before: tuple[float, float] = (0.0, 0.0)) -> tuple[float, float]:
-    """The loss in nats and the number of target pieces, summed over batches in order, starting with `before`."""
-    if not parts:
-        return before
-    # One transfer: the CPU waits for the device once
-    losses, counts = (
-        torch.stack(each).tolist() for each in ([p.nll for p in parts], [p.num_tokens for p in parts])
-    )
-    return sum(losses, start=before[0]), sum(counts, start=before[1])

@@ -93,7 +93,7 @@ def train(cfg: DictConfig, resumed: Resumed | None = None) -> dict[str, Any]:
     if not trainer.is_global_zero:
         return {}
     print(summarize(trainer, module, Path(cfg.run_dir)))
-    training = cost(trainer.global_step, module.train_seconds, module.train_tokens) | {"commit": commit}
+    training = cost(trainer.global_step, module.meter.seconds, module.meter.tokens) | {"commit": commit}
     device = str(trainer.strategy.root_device)  # Lightning has moved the module to the CPU
     split, scores = score(cfg, Path(cfg.run_dir), splits, device=device, training=training)
     resolved["decoding"]["length_alpha"] = cfg.decoding.length_alpha  # it may be chosen now

@@ -52,7 +52,7 @@ class LogValidations(Callback):
         self._start = (trainer.global_step, time.perf_counter())
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        speed = pl_module.tokens_per_second()  # of all ranks
+        speed = pl_module.meter.tokens_per_second()  # of all ranks
         left = seconds_left(trainer, *self._start)
         log.info("%s", describe_validation(trainer, speed=speed, left=left))
         if trainer.is_global_zero:

@@ -15,7 +15,7 @@ from nmt.training.memory import most_memory
 def summarize(trainer: L.Trainer, pl_module: Any, run_dir: Path) -> str:
     """Model, duration, speed, reason of the end, peak memory, best and last score, and the run directory."""
     num_parameters = pl_module.translator.num_parameters
-    seconds, tokens = pl_module.train_seconds, pl_module.train_tokens
+    seconds, tokens = pl_module.meter.seconds, pl_module.meter.tokens
     lines = [
         f"trained  {pl_module.translator.name}, {num_parameters:,} parameters: "
         f"{_count_of(trainer.current_epoch, 'epoch')}, {_count_of(trainer.global_step, 'step')}",
