@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 from matplotlib.figure import Figure
 
-import records  # first: it adds the workbench to the path
+import records
+import result_tables  # noqa: F401  first: it adds the workbench to the path
 from growth import growth_panels
 from nmt import Run, plotting
 from nmt.alignment import parse_talp

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-import records
+import result_tables
 from nmt.commands.composing import CONFIGS
 from nmt.commands.reference import files_of, read_settings, say_value, types_of_choice, types_of_command
 from nmt.config.commands import OF_COMMANDS
@@ -108,7 +108,7 @@ def pages() -> dict[Path, str]:
         DOCS.parent / "README.md",
         *(file for name in folders for file in sorted((DOCS / name).glob("*.md"))),
     ]
-    return written | {file: records.fill(file.read_text("utf-8")) for file in holders}
+    return written | {file: result_tables.fill(file.read_text("utf-8")) for file in holders}
 
 
 def main() -> None:
