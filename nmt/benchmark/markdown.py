@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nmt.comparison.tables import align_columns
+
 LABELS = {
     "train_tokens_per_second": "training, target tokens/s",
     "loader_share": "share of waiting for batches",
@@ -61,7 +63,7 @@ def ratio_table(before: dict[str, Any], after: dict[str, Any]) -> str:
         for key, value in after["machine"].items()
         if before["machine"].get(key) != value
     ]
-    return "\n".join([_table(["", "", "before", "after", "ratio"], rows), *notes])
+    return "\n".join([align_columns([["", "", "before", "after", "ratio"], *rows]), *notes])
 
 
 def extreme_ratio(figure: Mapping[str, float], baseline: Mapping[str, float]) -> dict[str, float]:
@@ -92,7 +94,7 @@ def _measures(variants: Mapping[str, Any]) -> str:
         for key in keys
     ]
     rows.append(["parameters", *(f"{each['num_parameters']:,}" for each in variants.values())])
-    return _table(["", *variants], rows)
+    return align_columns([["", *variants], *rows])
 
 
 def _ratios(variants: Mapping[str, Any]) -> str:
@@ -102,7 +104,7 @@ def _ratios(variants: Mapping[str, Any]) -> str:
         figures = [variants[name]["measures"].get(key) for name in others]
         ratios = [each and spread(paired_ratio(each["values"], base["values"]), ".3f") for each in figures]
         rows.append([LABELS[key], *(each or "" for each in ratios)])
-    return _table([f"ratio to {first}", *others], rows)
+    return align_columns([[f"ratio to {first}", *others], *rows])
 
 
 def _figure(key: str, figure: Mapping[str, float] | None) -> str:
@@ -117,15 +119,3 @@ def spread(figure: Mapping[str, float], form: str) -> str:
     """`12.3 (12.1–12.9)`; without the range if all values are equal."""
     median, low, high = (format(figure[key], form) for key in ("median", "min", "max"))
     return median if figure["min"] == figure["max"] else f"{median} ({low}–{high})"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A text table with padded columns: the first left-aligned, the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if number else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in (head, *rows)
-    )
