@@ -26,9 +26,9 @@ def sentence_weights(weights: Any, words: Sequence[str]) -> NDArray[np.floating]
 
 
 def weighed_words(
-    weights: Iterable[Any], sources: Iterable[Sequence[str]], labels: Iterable[str], *, most: int = 10
+    weights: Iterable[Any], sources: Iterable[Sequence[str]], labels: Iterable[str]
 ) -> dict[str, list[tuple[str, float]]]:
-    """For each label the words with the most weight in its texts: `{label: [(word, mean weight), ...]}`.
+    """For each label the ten words with the most weight in its texts: `{label: [(word, mean weight), ...]}`.
 
     weights: [T, S] between words. The weight of a word in a text is the mean over its places and over the output.
     Words in fewer than 3 texts of a label and texts without output are left out.
@@ -45,7 +45,7 @@ def weighed_words(
         label: [(word, float(np.mean(own))) for word, own in words.items() if len(own) >= 3]
         for label, words in sorted(found.items())
     }
-    return {label: sorted(own, key=lambda pair: -pair[1])[:most] for label, own in means.items()}
+    return {label: sorted(own, key=lambda pair: -pair[1])[:10] for label, own in means.items()}
 
 
 class Importance(NamedTuple):

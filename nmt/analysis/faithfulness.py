@@ -24,6 +24,7 @@ from nmt.run.scores import read_scores
 
 SHARES = (0.1, 0.2, 0.3, 0.5)  # of the source pieces
 RANDOM = "random"  # scores drawn by chance, to compare with
+SEED = 1  # of these scores, and of the bootstrap
 MEASURES = ("comprehensiveness", "sufficiency", "tau", "aer")
 _MADE_WITH = ("references", "checkpoint", "average", "int8")  # keys of metrics.json
 
@@ -65,10 +66,10 @@ class Summary(TypedDict):
 
 
 def measure_faithfulness(
-    run: Run, sources: Sequence[str], targets: Sequence[str], methods: Sequence[Any], *, seed: int = 1
+    run: Run, sources: Sequence[str], targets: Sequence[str], methods: Sequence[Any]
 ) -> dict[str, Faithfulness]:
     """Measure each method, and scores drawn at random, on given pairs. Targets are forced."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(SEED)
     rows: dict[str, list[Any]] = {name: [] for name in (*methods, RANDOM)}
     for source, target in tqdm(
         list(zip(sources, targets, strict=True)), desc="explain", unit="lines", disable=None
@@ -118,13 +119,13 @@ def kendall_tau(one: NDArray[np.floating], other: NDArray[np.floating]) -> float
 
 
 def summarize_faithfulness(
-    found: dict[str, Faithfulness], golds: Sequence[str] | None, num_bootstrap: int, seed: int = 1
+    found: dict[str, Faithfulness], golds: Sequence[str] | None, num_bootstrap: int
 ) -> dict[str, Summary]:
     """The measures of each method, with intervals by bootstrap over sentences.
 
     `golds` has the gold links of each sentence (`alignment.parse_talp`); without it there is no `aer`.
     """
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(SEED)
     number = len(next(iter(found.values())).tau)
     samples = draw.integers(number, size=(num_bootstrap, number))
     links = None if golds is None else list(map(alignment.parse_talp, golds))
