@@ -114,8 +114,8 @@ def test_a_turn_measures_what_its_figures_are_called(chosen, monkeypatch):
 
 
 def test_each_turn_has_other_batches_while_there_are_any():
-    assert benchmark.in_turns([1, 2, 3, 4, 5], 3, 2) == [[1, 2], [3, 4], [5, 1]]
-    assert benchmark.in_turns([1], 2, 3) == [[1], [1]]
+    assert benchmark.batches_per_turn([1, 2, 3, 4, 5], 3, 2) == [[1, 2], [3, 4], [5, 1]]
+    assert benchmark.batches_per_turn([1], 2, 3) == [[1], [1]]
 
 
 def test_int8_translates_with_a_copy_and_leaves_training_alone():

@@ -273,7 +273,7 @@ def test_attention_is_that_of_alignments(runs):
     found = explain(runs["general"], SOURCE, TARGET, "attention")
     [(_, weights)] = runs["general"].attentions([SOURCE], [TARGET])
     np.testing.assert_allclose(found.source, weights[0, 0], atol=1e-6)
-    aligned = runs["general"].between(found.weights, SOURCE, TARGET)
+    aligned = runs["general"].between_units(found.weights, SOURCE, TARGET)
     assert aligned.weights.shape == (len(TARGET.split()), len(SOURCE.split()))
 
 

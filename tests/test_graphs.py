@@ -190,7 +190,7 @@ def test_attention_is_not_cudnns(chosen, monkeypatch):
     try:
         query, keys, values = parts.cuda()
         cache = transformer_attention.KeysValues(keys.transpose(-2, -1), values)
-        found = transformer_attention._fused(query, cache, None, True)
+        found = transformer_attention._fused_attention(query, cache, None, True)
         assert torch.backends.cuda.cudnn_sdp_enabled() == chosen
     finally:
         torch.backends.cuda.enable_cudnn_sdp(True)

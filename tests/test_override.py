@@ -13,7 +13,7 @@ from nmt.attention import (
     HierarchicalAttention,
     SentenceAttention,
     fixed_rows,
-    overriding,
+    override_attention,
 )
 from nmt.attention.masks import masked_softmax
 from nmt.models.base import Translator
@@ -61,11 +61,11 @@ def test_any_attention_can_be_held_and_the_rest_is_left_alone(way, tokenizer):
     src, mask, tgt = inputs(model)
     memory, attention = model.encode(src, mask), model.decoder.cross_attentions[-1]
     free = model.forward(memory, tgt, need_weights=True)
-    with overriding(attention, fixed_rows({})):
+    with override_attention(attention, fixed_rows({})):
         assert torch.equal(model.forward(memory, tgt).logits, model.forward(memory, tgt).logits)
         assert torch.equal(model.forward(memory, tgt, need_weights=True).logits, free.logits)
     row = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0])
-    with overriding(attention, fixed_rows({3: row})):
+    with override_attention(attention, fixed_rows({3: row})):
         held = model.forward(memory, tgt, need_weights=True)
         cross = model.attentions(src, mask, tgt).cross[0]  # [L, K, T, S]
         stepped, state = [], model.init_state(memory)
@@ -85,7 +85,7 @@ def test_the_context_of_a_held_position_is_the_mean_of_its_states(tokenizer):
     src, mask, _ = inputs(model)
     memory, attention = model.encode(src, mask), model.decoder.attention
     query, row = torch.randn(1, 2, 8), torch.tensor([0.5, 0.0, 0.0, 0.0, 0.5])
-    with overriding(attention, fixed_rows({1: row})):
+    with override_attention(attention, fixed_rows({1: row})):
         found = attention(
             query, memory.keys, memory.states, mask, positions=torch.tensor([[0, 1]]), past=None
         )
@@ -103,7 +103,7 @@ def test_attention_to_documents_can_be_held(kind):
     _, free = documents.attended(attention, encoder, rows)
     row = torch.zeros(free.weights.size(-1), dtype=torch.double)
     row[4] = 1  # the first sentence has three words and the sign that ends it
-    with overriding(attention, fixed_rows({1: row})):
+    with override_attention(attention, fixed_rows({1: row})):
         _, held = documents.attended(attention, encoder, rows)
     assert torch.equal(held.weights[0, 1], row)
     assert torch.equal(held.weights[0, [0, 2]], free.weights[0, [0, 2]])
@@ -117,7 +117,7 @@ def test_a_layer_alone_is_held_in_a_transformer(tokenizer):
     model = translator(tokenizer, *TRANSFORMER)
     src, mask, tgt = inputs(model)
     free = model.attentions(src, mask, tgt).cross[0]
-    with overriding(model.decoder.cross_attentions[1], fixed_rows({2: torch.eye(5)[0]})):
+    with override_attention(model.decoder.cross_attentions[1], fixed_rows({2: torch.eye(5)[0]})):
         held = model.attentions(src, mask, tgt).cross[0]
     assert torch.equal(held[0], free[0])
     assert torch.equal(held[1, :, 2], torch.eye(5)[[0, 0]])

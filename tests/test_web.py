@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 
 from nmt import Run
 from nmt.analysis import explain
-from nmt.attention import fixed_rows, overriding
+from nmt.attention import fixed_rows, override_attention
 from nmt.attention.masks import padding_mask
 from nmt.commands import demo, early_checks
 from nmt.data.tokenizer import Tokenizer
@@ -125,7 +125,7 @@ def test_a_step_whose_attention_can_be_set_is_the_models_own(way, tmp_path):
     free = model.attentions(src, mask, tgt)
     torch.testing.assert_close(now[0][0], model.forward(memory, tgt).logits[0, 2], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(now[1][0], free.cross[0, :, :, 2], atol=1e-5, rtol=1e-4)
-    with overriding(model.decoder.cross_attentions[-1], fixed_rows({2: held[0, 0]})):
+    with override_attention(model.decoder.cross_attentions[-1], fixed_rows({2: held[0, 0]})):
         forced = model.forward(memory, tgt).logits[1, 2]
         forced_weights = model.attentions(src, mask, tgt).cross[1, :, :, 2]
     torch.testing.assert_close(now[0][1], forced, atol=1e-5, rtol=1e-4)
@@ -420,7 +420,7 @@ def test_attention_held_in_the_browser_is_held_as_in_python(name, trained, opene
     row = torch.zeros(len(ids))
     row[sources] = 0.5
     layer = len(decoder.cross_attentions) - 1
-    with overriding(decoder.cross_attentions[layer], fixed_rows({place: row})):
+    with override_attention(decoder.cross_attentions[layer], fixed_rows({place: row})):
         prefix = ours.pad([free.ids[:place]])
         [[held]] = search(ours.translator, src, ours.decoding, prefixes=prefix)
         tgt = torch.tensor([[ours.tokenizer.bos_id, *held.ids]])

@@ -73,8 +73,8 @@ class _Lexicon:
     def update(self) -> None:
         """Take q and q0 from the counts."""
         totals = np.bincount(self.given, self._counts)
-        self.table[:-1] = _expected(self._counts, totals[self.given], self.num_made)
-        self.empty = _expected(self._empty_counts, self._empty_counts.sum(), self.num_made)
+        self.table[:-1] = _expected_shares(self._counts, totals[self.given], self.num_made)
+        self.empty = _expected_shares(self._empty_counts, self._empty_counts.sum(), self.num_made)
         self._forget()
 
     def _forget(self) -> None:
@@ -101,7 +101,7 @@ def align_text(src: Words, tgt: Words, *, most_cells: int = 2**24, block_cells: 
         types = _types(of_src, of_tgt, in_src, in_tgt, num_tgt)
         entry = np.searchsorted(known, types)
         entry[known.take(entry, mode="clip") != types] = -1
-        near = _near(of_src, of_tgt, in_src, in_tgt)
+        near = _nearness(of_src, of_tgt, in_src, in_tgt)
         there, _ = ahead.posterior(entry, near, in_tgt, of_tgt.codes)
         again, _ = back.posterior(entry, near, in_src, of_src.codes)
         linked = there * again >= LEAST
@@ -115,7 +115,7 @@ def align_words(sources: Iterable[Sequence[str]], targets: Iterable[Sequence[str
 
     Words count as one if their first LETTERS letters are equal, whatever their case and the punctuation around them.
     """
-    src, tgt = _numbered(sources), _numbered(targets)
+    src, tgt = _number_words(sources), _number_words(targets)
     sizes = src.lengths * tgt.lengths
     rows = np.flatnonzero((sizes > 0) & (sizes <= MOST_OF_A_PAIR))
     nothing = np.zeros(0, np.int64)
@@ -125,7 +125,7 @@ def align_words(sources: Iterable[Sequence[str]], targets: Iterable[Sequence[str
         yield {*islice(links, count)}
 
 
-def _numbered(sentences: Iterable[Sequence[str]]) -> Words:
+def _number_words(sentences: Iterable[Sequence[str]]) -> Words:
     numbers: dict[str, int] = {}
     ids, lengths = array("q"), array("q")
     for words in sentences:
@@ -150,7 +150,7 @@ def _learn(
     for _ in tqdm(range(NUM_ITERATIONS), desc="align", unit="iterations", disable=None):
         for (src, tgt), entry in zip(blocks, entries, strict=True):
             in_tgt, in_src = tgt.beside(src)
-            near = _near(src, tgt, in_src, in_tgt)
+            near = _nearness(src, tgt, in_src, in_tgt)
             ahead.count(entry, near, in_tgt, tgt.codes)
             back.count(entry, near, in_src, src.codes)
         ahead.update()
@@ -164,7 +164,7 @@ def _types(src: Words, tgt: Words, in_src: Ints, in_tgt: Ints, num_tgt: int) -> 
     return found
 
 
-def _near(src: Words, tgt: Words, in_src: Ints, in_tgt: Ints) -> Shares:
+def _nearness(src: Words, tgt: Words, in_src: Ints, in_tgt: Ints) -> Shares:
     """exp(-TENSION |i/m - j/n|), the middle of each unit taken as its place."""
     shares, others = ((each.places + 0.5) / each.lengths.repeat(each.lengths) for each in (src, tgt))
     return np.exp(-TENSION * np.abs(shares[in_src] - others[in_tgt]))
@@ -182,7 +182,7 @@ def _distinct(numbers: Ints) -> Ints:
     return ordered[np.append(True, ordered[1:] != ordered[:-1])]
 
 
-def _expected(counts: Shares, total: Any, num_types: int) -> Shares:
+def _expected_shares(counts: Shares, total: Any, num_types: int) -> Shares:
     """exp E[log q] under the Dirichlet distribution that the counts of an outcome among `num_types` give."""
     from scipy.special import digamma  # late: only counting needs it
 

@@ -23,7 +23,7 @@ from nmt.attention.multiplicative import (
     ScaledDotAttention,
     ScaledGeneralAttention,
 )
-from nmt.attention.override import Override, fixed_rows, overriding
+from nmt.attention.override import Override, fixed_rows, override_attention
 from nmt.attention.positional import (
     LocalAttention,
     LocationAttention,

@@ -38,7 +38,7 @@ class Attention(nn.Module, ABC):
     must_step = False  # True if scores depend on the weights of earlier steps
     # True if `score` depends only on query and key, so that local and multi-head attention can wrap it
     is_content_score = True
-    override: Override | None = None  # set on an instance by `nmt.attention.overriding`
+    override: Override | None = None  # set on an instance by `nmt.attention.override_attention`
     needs_documents = False  # True if it reads the sentences of a document (encoder=hierarchical)
 
     def __init__(
@@ -82,9 +82,11 @@ class Attention(nn.Module, ABC):
         They are multiplied by `factor` [..., T, S]. `override` may replace those of target positions [..., T].
         """
         weights = self.normalizer(scores if self.temperature == 1.0 else scores / self.temperature, mask)
-        return self.overridden(weights if factor is None else weights * factor.to(weights.dtype), positions)
+        return self.apply_override(
+            weights if factor is None else weights * factor.to(weights.dtype), positions
+        )
 
-    def overridden(self, weights: Tensor, positions: Tensor | None) -> Tensor:
+    def apply_override(self, weights: Tensor, positions: Tensor | None) -> Tensor:
         """`weights` [..., T, S], replaced by `override` if it is set and positions [..., T] are known."""
         return weights if self.override is None or positions is None else self.override(weights, positions)
 

@@ -12,7 +12,7 @@ Override = Callable[[Tensor, Tensor], Tensor]
 
 
 @contextmanager
-def overriding(attention: nn.Module, override: Override | None) -> Iterator[None]:
+def override_attention(attention: nn.Module, override: Override | None) -> Iterator[None]:
     """Inside the block, `attention`, a mechanism or a Transformer's cross-attention, uses the weights of `override`."""
     attention.override = override  # type: ignore[assignment]
     try:

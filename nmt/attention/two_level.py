@@ -84,7 +84,7 @@ class HierarchicalAttention(_DocumentAttention):
         positions: Tensor,
         past: Tensor | None,
     ) -> Attended:
-        weights = self.overridden(self.weights(query, keys) * mask.unsqueeze(1), positions)
+        weights = self.apply_override(self.weights(query, keys) * mask.unsqueeze(1), positions)
         return Attended(self.average(weights, values), weights, None, past)
 
 

@@ -13,10 +13,10 @@ from nmt.benchmark.resources import peak_memory_of
 from nmt.benchmark.steps import (
     Leave,
     TrainingStep,
+    batches_per_turn,
     build_step,
     decode_seconds,
-    first,
-    in_turns,
+    first_batches,
     num_target_tokens,
     stopwatch,
     train_seconds,

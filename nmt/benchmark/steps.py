@@ -108,7 +108,7 @@ def decode_seconds(
     return seconds[0]
 
 
-def first(batches: Iterable[Batch], num_batches: int, device: torch.device) -> list[Batch]:
+def first_batches(batches: Iterable[Batch], num_batches: int, device: torch.device) -> list[Batch]:
     """The first `num_batches` of `batches`, on `device`."""
     return [
         Batch(*(None if part is None else part.to(device) for part in batch))  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def first(batches: Iterable[Batch], num_batches: int, device: torch.device) -> l
     ]
 
 
-def in_turns(batches: Sequence[Batch], num_turns: int, num_batches: int) -> list[list[Batch]]:
+def batches_per_turn(batches: Sequence[Batch], num_turns: int, num_batches: int) -> list[list[Batch]]:
     """`num_batches` of `batches` per turn: new batches while there are any, then again from the first."""
     endless = itertools.cycle(batches)
     return [list(itertools.islice(endless, min(num_batches, len(batches)))) for _ in range(num_turns)]

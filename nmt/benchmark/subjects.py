@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.benchmark.markdown import LABELS, summary
 from nmt.benchmark.resources import peak_memory_of
-from nmt.benchmark.steps import TrainingStep, decode_seconds, first, num_target_tokens, train_seconds
+from nmt.benchmark.steps import TrainingStep, decode_seconds, first_batches, num_target_tokens, train_seconds
 from nmt.data.batching import Batch
 from nmt.kernels import using
 from nmt.models.base import Translator
@@ -84,7 +84,7 @@ class Subject:
     def _waiting_seconds(self, loader: Iterable[Batch], num_batches: int) -> float:
         """Seconds to load `num_batches` batches and move them to the device."""
         started = time.perf_counter()
-        first(loader, num_batches, self.device)
+        first_batches(loader, num_batches, self.device)
         return time.perf_counter() - started
 
     def result(self) -> dict[str, Any]:

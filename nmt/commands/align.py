@@ -160,7 +160,7 @@ def score_every_head(
                 chosen = run.choose_head(of_layers, layer or 0, head)
                 for reading in READINGS:
                     links = found.setdefault((layer, head, reading), [set() for _ in sources])
-                    pair = run.between(chosen, sources[row], targets[row], reading, units)
+                    pair = run.between_units(chosen, sources[row], targets[row], reading, units)
                     links[row] = pair.links(cfg.method, cfg.threshold)
     if not found:
         raise UserError(f"{cfg.src}: the model can read none of the pairs: there is nothing to search")
@@ -176,7 +176,7 @@ def score_every_head(
 
 def score_links(cfg: DictConfig, links: list[Links], gold: Gold) -> AlignmentScore:
     """Print and return the error of links against gold ones; warn if only one of the two seems to count from 1."""
-    firsts = lowest(links), lowest(possible for _, possible in gold)
+    firsts = lowest_word(links), lowest_word(possible for _, possible in gold)
     if None not in firsts and 0 in firsts and firsts != (0, 0):
         file = cfg.gold if firsts[0] == 0 else cfg.alignment or "the alignment"
         log.warning("%s has no link of a word 0: does it count from 1? Links count words from 0", file)
@@ -197,7 +197,7 @@ def gold_links(
                 kind = "-" if (i, j) in sure else "p"
                 link = f"{j}{kind}{i}" if cfg.flip_gold else f"{i}{kind}{j}"
                 advice = "see flip_gold for the order"
-                if lowest(possible for _, possible in gold):
+                if lowest_word(possible for _, possible in gold):
                     advice = "no link has a word 0: does the file count from 1? Links count words from 0"
                 raise UserError(
                     f"{cfg.gold}:{number}: link {link} is out of range: the line has {num_src} {units} in {cfg.src} "
@@ -206,7 +206,7 @@ def gold_links(
     return gold
 
 
-def lowest(links: Iterable[Links]) -> int | None:
+def lowest_word(links: Iterable[Links]) -> int | None:
     """The lowest word of all links, on either side; None without links. A file that counts from 1 has no 0."""
     return min((place for each in links for link in each for place in link), default=None)
 

@@ -37,7 +37,7 @@ def prepare_arguments(arguments: Sequence[str], command: str) -> list[str]:
     for each in settings:
         key, _, value = each.partition("=")
         if not key_of(each) or (key == each and each[0] != "~"):
-            raise UserError(f"{each}: give settings as KEY=VALUE, without spaces{_meant(each, command)}")
+            raise UserError(f"{each}: give settings as KEY=VALUE, without spaces{_hint(each, command)}")
         if value in INTERNAL and (CONFIGS / key_of(each)).is_dir():
             raise UserError(f"{each}: give one of {', '.join(choices_of(key_of(each)))}")
         if re.match(r"\+*hydra\.(?!launcher|sweeper|verbose)", key) and launch_rank() == 0:
@@ -64,7 +64,7 @@ def _options(arguments: Sequence[str], command: str) -> tuple[list[str], list[st
             options[name] = [name, value if equals else next(waiting, "")]
         else:
             raise UserError(
-                f"{each}: settings have no dashes: give KEY=VALUE{_meant(name.strip('-'), command)}"
+                f"{each}: settings have no dashes: give KEY=VALUE{_hint(name.strip('-'), command)}"
             )
     form = options.get("--cfg", ["", "job"])[1]
     if form not in _FORMS:
@@ -79,7 +79,7 @@ def _options(arguments: Sequence[str], command: str) -> tuple[list[str], list[st
     return [each for parts in options.values() for each in parts], settings
 
 
-def _meant(word: str, command: str) -> str:
+def _hint(word: str, command: str) -> str:
     """The end of a message about a word that is no setting: `: run=DIR` for a run directory, else a suggestion."""
     if (Path(word) / "config.yaml").is_file():
         key = {"train": "resume", "compare": "runs"}.get(command, "run")

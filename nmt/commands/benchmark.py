@@ -56,8 +56,8 @@ def benchmark(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     variants = compose_variants(cfg, overrides)
     data = make_data(cfg)
     num_turns = cfg.repeats + 1
-    batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
-    turns = measure.in_turns(batches, num_turns, cfg.num_batches)
+    batches = measure.first_batches(data.train_dataloader(), num_turns * cfg.num_batches, device)
+    turns = measure.batches_per_turn(batches, num_turns, cfg.num_batches)
     counted = itertools.chain.from_iterable(turns[1:])
     facts = {
         "num_batches": len(turns[0]),

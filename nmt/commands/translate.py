@@ -151,7 +151,7 @@ def _explain(cfg: DictConfig, run: Run, number: int, each: Translation) -> plott
         if method == "attention":  # drawn already
             continue
         name, weights = method.replace("_", " "), explain(run, each.source, each.text, method).weights
-        aligned = run.between(weights, each.source, each.text, units=cfg.units)
+        aligned = run.between_units(weights, each.source, each.text, units=cfg.units)
         members.append(aligned.sentence(name, None))
         if cfg.heatmaps is not None:
             drawn = aligned.sentence(f"line {number}, {name}", None)

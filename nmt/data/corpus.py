@@ -81,13 +81,13 @@ def _read_split(
     parts = [files.form, languages, skip_bad, *((path.suffix, digest_file(path)) for path in files.paths)]
     calls = []
 
-    def found() -> Iterator[Row]:
+    def rows() -> Iterator[Row]:
         calls.append(split)
         return formats.read_rows(files.shards, languages, skip_bad=skip_bad)
 
-    dataset = cached_dataset(found, key=_key(*parts), split=split, cache_dir=cache_dir)
+    dataset = cached_dataset(rows, key=_key(*parts), split=split, cache_dir=cache_dir)
     if skip_bad and not calls:  # it was cached: read it for the warning
-        collections.deque(found(), maxlen=0)
+        collections.deque(rows(), maxlen=0)
     return with_references(dataset, read_references(files.references, len(dataset)))
 
 
@@ -340,9 +340,9 @@ def _read_hub_split(
         raise UserError(f"{where} has no rows: set data.path=DIR to read a local copy that has some")
     wanted = formats.wanted_columns(dataset.column_names, languages, where)
 
-    def found() -> Iterator[Row]:
+    def rows() -> Iterator[Row]:
         tables = dataset.select_columns(wanted).with_format("arrow").iter(_ROWS_OF_A_TABLE)
         return formats.sound_rows(formats.table_rows(tables, languages, where), where, skip_bad=skip_bad)
 
     key = _key(where, dataset._fingerprint, languages, skip_bad)
-    return cached_dataset(found, key=key, split=split, cache_dir=cache_dir)
+    return cached_dataset(rows, key=key, split=split, cache_dir=cache_dir)

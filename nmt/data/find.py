@@ -238,7 +238,7 @@ def _candidates(
         if shards:
             total = shards[0][1]
             if [each[:2] for each in shards] != [(number, total) for number in range(total)]:
-                names = some([path.name for *_, path in shards])
+                names = list_names([path.name for *_, path in shards])
                 raise UserError(f"{directory} should hold {total} shards of {stem}, but has {names}")
             yield Files(form, tuple(path for *_, path in shards))
     sides = [[path for *_, path in files.get(f".{lang}", [])] for lang in (languages.src, languages.tgt)]
@@ -279,9 +279,9 @@ def _unpack_name(name: str) -> str:
 
 def _holds(directory: Path) -> str:
     names = sorted(path.name for path in directory.iterdir())
-    return f"it holds {some(names)}" if names else "it is empty"
+    return f"it holds {list_names(names)}" if names else "it is empty"
 
 
-def some(names: Sequence[object]) -> str:
+def list_names(names: Sequence[object]) -> str:
     """The first twelve names, for a message."""
     return ", ".join(map(str, names[:12])) + (", …" if len(names) > 12 else "")

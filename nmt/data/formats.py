@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from nmt.alignment import SEPARATOR
 from nmt.data.delimited import Cells, csv_cells, delimiter, is_quoted, tsv_cells
-from nmt.data.find import Files, Languages, some
+from nmt.data.find import Files, Languages, list_names
 from nmt.errors import UserError
 from nmt.lines import decode, open_unpacked, raw_lines, read_lines
 
@@ -200,8 +200,8 @@ def _columns(first: list[str], languages: Languages, where: str) -> tuple[list[s
             )
     else:
         raise UserError(
-            f"{where}: no header that names {' and '.join(languages.names[:2])}, but {some(first)}: if these are names "
-            f"of columns, set {languages.advice}; if they are the first row, set "
+            f"{where}: no header that names {' and '.join(languages.names[:2])}, but {list_names(first)}: if these are "
+            f"names of columns, set {languages.advice}; if they are the first row, set "
             f"data.columns=[{','.join(sorted((languages.src, languages.tgt)))}] (in order), with data=files"
         )
     if any(columns.count(name) > 1 for name in names):
@@ -287,5 +287,5 @@ def _check_links(row: tuple[str, ...], languages: Languages) -> Row:
 
 
 def _no_language(name: str, names: Sequence[str], languages: Languages) -> str:
-    there = some(names) or "none"
+    there = list_names(names) or "none"
     return f'no "{name}"; the names there are {there}: set data.src_lang and data.tgt_lang, or {languages.advice}'

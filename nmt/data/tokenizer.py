@@ -227,20 +227,20 @@ class Tokenizer:
 
     def decoded_text(self, ids: Sequence[int], spelled: Mapping[int, str]) -> str:
         """As `decode` for a row; the pieces at the places of `spelled` have that text."""
-        return self._decoded(ids, spelled)["text"] if spelled else self.decode([ids])[0]
+        return self._decode_with_offsets(ids, spelled)["text"] if spelled else self.decode([ids])[0]
 
     def decoded_side(
         self, ids: Sequence[int], units: str = "auto", spelled: Mapping[int, str] = MappingProxyType({})
     ) -> Side:
         """The units of `decoded_text` and the groups of all ids; special ids belong to no unit."""
-        places, decoded = self._text_places(ids), self._decoded(ids, spelled)
+        places, decoded = self._text_places(ids), self._decode_with_offsets(ids, spelled)
         side = make_side(decoded["text"], decoded["pieces"], decoded["offsets"], units)
         groups = [-1] * len(ids)
         for place, group in zip(places, side.groups, strict=True):
             groups[place] = group
         return side._replace(groups=groups)
 
-    def _decoded(self, ids: Sequence[int], spelled: Mapping[int, str]) -> dict[str, Any]:
+    def _decode_with_offsets(self, ids: Sequence[int], spelled: Mapping[int, str]) -> dict[str, Any]:
         places = self._text_places(ids)
         pieces: list[Any] = [int(ids[place]) for place in places]
         if spelled:

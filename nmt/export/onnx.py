@@ -50,7 +50,7 @@ class StepGraph(nn.Module):
         self.model, self.form = model, form
 
     def forward(self, piece: Tensor, tensors: list[Tensor]) -> list[Tensor]:
-        memory, state = shaped(tensors, self.form)
+        memory, state = join_tensors(tensors, self.form)
         step = self.model.step(piece, state, memory, need_weights=self.model.has_attention)
         weights = [] if step.weights is None else [step.weights]
         return [step.logits, *weights, *split_tensors(step.state)[0]]
@@ -67,7 +67,7 @@ def write(run: Run, directory: Path) -> str:
             f"format=onnx: {model.name} reads documents, which has no graph: use format=safetensors"
         )
     check_words(run, "onnx")
-    with kernels.using("plain"), torch.no_grad(), quiet():
+    with kernels.using("plain"), torch.no_grad(), silence_tracing():
         write_graphs(model, directory, StepGraph)
         check_graphs(model, directory)
     tokenizer.save(directory)
@@ -109,7 +109,7 @@ def write_graphs(
         *(["weights"] if model.has_attention else []),
         *[f"new_{name}" for name in names[num_memory:]],
     ]
-    with _scanned(encoder):
+    with _layers_as_scans(encoder):
         _save(
             EncoderGraph(model),
             (src,),
@@ -157,12 +157,12 @@ _Form = tuple[Any, list[bool]]
 
 
 def split_tensors(tree: Any) -> tuple[list[Tensor], _Form]:
-    """The tensors of a plain container, and the form that `shaped` rebuilds it from."""
+    """The tensors of a plain container, and the form that `join_tensors` rebuilds it from."""
     leaves, form = pytree.tree_flatten(tree)
     return [each for each in leaves if each is not None], (form, [each is not None for each in leaves])
 
 
-def shaped(tensors: list[Tensor], form: _Form) -> Any:
+def join_tensors(tensors: list[Tensor], form: _Form) -> Any:
     left = iter(tensors)
     return pytree.tree_unflatten([next(left) if there else None for there in form[1]], form[0])
 
@@ -252,7 +252,7 @@ def _difference(found: list[Any], expected: list[Tensor]) -> float:
 
 
 @contextlib.contextmanager
-def _scanned(encoder: nn.Module) -> Iterator[None]:
+def _layers_as_scans(encoder: nn.Module) -> Iterator[None]:
     """Inside the block, the encoder's recurrent layers run as `scan`, which supports any length; a traced loop would
     support only one."""
     layers = [each for each in encoder.modules() if hasattr(each, "num_states") and hasattr(each, "run")]
@@ -302,7 +302,7 @@ def _scan(layer: Any) -> Any:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silence_tracing() -> Iterator[None]:
     """Silence the prints, logs and warnings of tracing."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

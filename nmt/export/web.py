@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from nmt import kernels
 from nmt.alignment import choose_units
 from nmt.atomic import read_at_most, write_together
-from nmt.attention import overriding
+from nmt.attention import override_attention
 from nmt.decoding import DecodingSettings
 from nmt.errors import UserError
 from nmt.export import onnx
@@ -70,7 +70,7 @@ class ExplorableStep(nn.Module):
 
     def forward(self, piece: Tensor, tensors: list[Tensor], held: Tensor, is_held: Tensor) -> list[Tensor]:
         decoder: Any = self.model.decoder
-        memory, state = onnx.shaped(tensors, self.form)
+        memory, state = onnx.join_tensors(tensors, self.form)
         used: list[Tensor] = []
 
         def override(weights: Tensor, positions: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class ExplorableStep(nn.Module):
 
         with contextlib.ExitStack() as stack:
             for attention in decoder.cross_attentions:
-                stack.enter_context(overriding(attention, override))
+                stack.enter_context(override_attention(attention, override))
             step = self.model.step(piece, state, memory)
         return [step.logits, torch.stack(used, dim=1), *onnx.split_tensors(step.state)[0]]
 
@@ -205,7 +205,7 @@ def _write_run(run: Run, name: str, folder: Path, decoding: DecodingSettings) ->
     attentions = decoder.cross_attentions
     held = (torch.rand(2, len(attentions), 5), {0: onnx.DYNAMIC, 2: onnx.DYNAMIC})
     is_held = (torch.tensor([[True], [False]]).repeat(1, len(attentions)), {0: onnx.DYNAMIC})
-    with kernels.using("plain"), torch.no_grad(), onnx.quiet():
+    with kernels.using("plain"), torch.no_grad(), onnx.silence_tracing():
         if attentions:
             onnx.write_graphs(model, folder, ExplorableStep, {"held": held, "is_held": is_held})
         else:

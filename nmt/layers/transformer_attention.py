@@ -59,7 +59,7 @@ def make_linear(in_size: int, out_size: int, *, parts: int) -> kernels.Linear:
     return layer
 
 
-def _fused(query: Tensor, cache: KeysValues, mask: Tensor | None, causal: bool) -> Tensor:
+def _fused_attention(query: Tensor, cache: KeysValues, mask: Tensor | None, causal: bool) -> Tensor:
     """torch's attention in one kernel, but not cuDNN's: that prepares itself for each new shape, for a twentieth of a
     second and more, and a search has new shapes at each step."""
     keys, values = cache.keys.transpose(-2, -1), cache.values
@@ -80,7 +80,7 @@ class TransformerAttention(nn.Module):
     A subclass provides queries, keys and values.
     """
 
-    override: Override | None = None  # set on an instance by `nmt.attention.overriding`
+    override: Override | None = None  # set on an instance by `nmt.attention.override_attention`
 
     def __init__(self, settings: LayerSettings) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class TransformerAttention(nn.Module):
             contexts = self.dropout(weights) @ cache.values  # [B, K, T, d]
         else:
             weights = None
-            contexts = _fused(query, cache, mask, causal)
+            contexts = _fused_attention(query, cache, mask, causal)
         return HeadContexts(
             self.output(contexts.transpose(1, 2).flatten(2)), weights if need_weights else None
         )

@@ -68,7 +68,7 @@ def _lines(systems: Mapping[str, Sequence[Curve]], ylabel: str) -> tuple[Figure,
                 axes.plot(*curve, color=line.get_color(), linewidth=0.5, alpha=0.6)
             lines[f"{name}, mean ± standard deviation of {len(curves)} runs"] = line
     axes.set_ylabel(ylabel)
-    _plain(axes)
+    _style_axes(axes)
     names = [fill(name, LEGEND_WIDTH) for name in lines]
     figure.set_size_inches(WIDTH, HEIGHT + LEGEND_LINE * len("\n".join(names).splitlines()))
     legend = figure.legend(
@@ -100,7 +100,7 @@ def _plot(axes: Axes, number: int, xs: Sequence[float], ys: Sequence[float]) -> 
     return line
 
 
-def _plain(axes: Axes) -> None:
+def _style_axes(axes: Axes) -> None:
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nmt.alignment import Links
 from nmt.plotting.fonts import extent, font_families, log_missing_glyphs
-from nmt.plotting.sentence import abbreviate, drawable, fitting
+from nmt.plotting.sentence import abbreviate, drawable, weights_array
 
 CELL = 0.42  # side of a cell in `heatmap`; smaller if the sentence is long
 LARGEST_CELL_IN_GRID, SMALLEST_CELL_IN_GRID = 0.22, 0.12  # in `head_grid`; words are readable at the smallest
@@ -44,7 +44,7 @@ def heatmap(
     If there is room, cells have their weight in hundredths. `gold` links (source, target) are outlined. The figure
     grows with the sentence and with its longest words. Raises ValueError if the labels do not fit the weights.
     """
-    values = fitting(weights, source, target)
+    values = weights_array(weights, source, target)
     cell = min(CELL, LONGEST_SIDE / max(1, *values.shape))
     return _grid([[("", values)]], source, target, title, gold, cell=cell)
 
@@ -91,7 +91,7 @@ def head_grid(
     values = np.asarray(weights, dtype=np.float64)
     if values.ndim != 4 or 0 in values.shape[:2]:
         raise ValueError(f"weights are [layers, heads, T, S], one of each or more, got {values.shape}")
-    fitting(values[0, 0], source, target)
+    weights_array(values[0, 0], source, target)
     rows = [
         [(f"layer {layer} head {head}", each) for head, each in enumerate(heads)]
         for layer, heads in enumerate(values)

@@ -54,7 +54,7 @@ def crop(sentence: Sentence) -> Sentence:
     )
 
 
-def fitting(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArray[np.float64]:
+def weights_array(weights: Any, source: Sequence[str], target: Sequence[str]) -> NDArray[np.float64]:
     """Weights [T, S] as an array. Raises ValueError if the labels do not fit."""
     values = np.asarray(weights, dtype=np.float64)
     if values.shape != (len(target), len(source)):

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from nmt.alignment.importance import SEPARATOR, sentence_weights, sentences_of
 from nmt.plotting.fonts import extent, font_families, log_missing_glyphs
-from nmt.plotting.sentence import abbreviate, drawable, fitting
+from nmt.plotting.sentence import abbreviate, drawable, weights_array
 
 WIDTH, MARGIN, LINE = 9.0, 0.15, 0.24  # inches: width of the text, margin, distance of lines
 BAR = 0.9  # width for the bar of a sentence and its weight
@@ -26,7 +26,7 @@ def document(
     The bar in front of a sentence shows its weight. The shade of a word shows its weight relative to the largest.
     Raises ValueError if the labels do not fit the weights.
     """
-    values = fitting(weights, source, target).sum(axis=0) / max(1, len(target))  # [S]
+    values = weights_array(weights, source, target).sum(axis=0) / max(1, len(target))  # [S]
     shares, largest = sentence_weights(values, source), max(values.max(initial=0.0), 1e-9)
     figure = Figure(dpi=DPI)
     FigureCanvasAgg(figure)

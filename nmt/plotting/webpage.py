@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nmt.alignment import SEPARATOR, sentences_of
-from nmt.plotting.sentence import Sentence, SentenceGroup, drawable, fitting
+from nmt.plotting.sentence import Sentence, SentenceGroup, drawable, weights_array
 
 HELP = """Point at a word, tap it, or go to it with Tab and the arrow keys: the shade and the number below the words of
 the other side are its attention weights in hundredths, and so is the width of the curves. A click or Enter holds the
@@ -92,7 +92,9 @@ def group_data(group: SentenceGroup) -> dict[str, Any]:
 def sentence_data(sentence: Sentence) -> dict[str, Any]:
     """A sentence as `drawSentence` of `sentence.js` reads it; weights have three decimals."""
     # JSON has no NaN
-    weights = np.nan_to_num(fitting(sentence.weights, sentence.source, sentence.target), posinf=1, neginf=0)
+    weights = np.nan_to_num(
+        weights_array(sentence.weights, sentence.source, sentence.target), posinf=1, neginf=0
+    )
     data: dict[str, Any] = {
         "title": drawable(sentence.title or ""),
         "note": drawable(sentence.note or ""),

@@ -157,7 +157,7 @@ class AligningModel(Model):
             readable = self._batches(sources, targets, 1, first_line)
             chosen = ((row, weigh(sources[row], targets[row])) for rows, _ in readable for row in rows)
         for row, weights in chosen:
-            yield row, self.between(weights, sources[row], targets[row], reading, units)
+            yield row, self.between_units(weights, sources[row], targets[row], reading, units)
 
     def choose_head(self, weights: np.ndarray, layer: int | None, head: int | None) -> np.ndarray:
         """Weights [T, S] out of [L, K, T, S]; see `align`."""
@@ -168,7 +168,7 @@ class AligningModel(Model):
         of_layer = weights.mean(axis=0) if layer is None else weights[layer]
         return of_layer.mean(axis=0) if head is None else of_layer[head]
 
-    def between(
+    def between_units(
         self,
         weights: np.ndarray,
         source: str,
@@ -187,7 +187,7 @@ class AligningModel(Model):
 
     def between_words(self, weights: np.ndarray, source: str, target: str) -> np.ndarray:
         """Weights between the words of a pair, from weights [T, S] between its pieces, ends of sentence included."""
-        return self.between(weights, source, target, units="words").weights
+        return self.between_units(weights, source, target, units="words").weights
 
     def alignment_error(
         self, dataset: Any, weights: Mapping[int, Any], rows: Iterable[int]

@@ -192,7 +192,7 @@ class Run(TranslatingModel, AligningModel):
         if agreements:
             scores["attention"]["agreement"] = float(np.concatenate(agreements).mean())
         if labels:
-            read = [self.between(each, sources[row], references[row]) for row, each in chosen.items()]
+            read = [self.between_units(each, sources[row], references[row]) for row, each in chosen.items()]
             scores["weighed_words"] = alignment.weighed_words(
                 (each.weights for each in read),
                 (each.source.labels for each in read),

@@ -23,7 +23,7 @@ from nmt.training.losses import LossSum, output_loss, output_r_drop
 from nmt.training.meter import Meter, sum_losses
 from nmt.training.muon import Muon, make_optimizer
 from nmt.training.schedules import schedule, warn_of_warmup
-from nmt.training.states import check_optimizers, check_states, sound
+from nmt.training.states import check_optimizers, check_states, checkpoint_errors
 
 log = logging.getLogger(__name__)
 
@@ -274,7 +274,7 @@ class TranslationModule(L.LightningModule):
         checkpoint["training"] = distributed.gather(self.record())
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        with sound("the checkpoint"):
+        with checkpoint_errors("the checkpoint"):
             for each in checkpoint["training"]:
                 each.setdefault("train_loss", 0.0)  # checkpoints of earlier versions have none
             check_states(checkpoint, self)
@@ -287,7 +287,7 @@ class TranslationModule(L.LightningModule):
     def on_fit_start(self) -> None:
         """Check the stored state of the optimizer of a resumed run before Lightning restores it."""
         if checkpoint := self.trainer._checkpoint_connector._loaded_checkpoint:
-            with sound("the checkpoint"):
+            with checkpoint_errors("the checkpoint"):
                 check_optimizers(checkpoint, self.trainer)
 
     # the update rule

@@ -33,7 +33,7 @@ from nmt.run.loading import load_translator
 from nmt.training import changes
 from nmt.training.memory import is_out_of_memory
 from nmt.training.scoring import cost_so_far, log_final, score, scores_after
-from nmt.training.states import sound
+from nmt.training.states import checkpoint_errors
 from nmt.training.train import Resumed, train
 from nmt.training.trainer import make_loggers
 
@@ -62,7 +62,7 @@ def resume_run(
     check_settings(resumed)
     check_buildable(resumed, trusted=cfg.trusted)
     file, checkpoint = load_checkpoint(run_dir)
-    with sound(file):
+    with checkpoint_errors(file):
         reason, step = why_finished(checkpoint, config), checkpoint["global_step"]
         num_processes, training = len(checkpoint["random"]), cost_so_far(checkpoint)
         new_end = bool(lines) and changes.stretches_schedule(before, config)

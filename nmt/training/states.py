@@ -20,7 +20,7 @@ _NUMPY_KEYS = 624  # of NumPy's generator, which reads beyond them at a larger p
 
 
 @contextmanager
-def sound(file: str | Path) -> Iterator[None]:
+def checkpoint_errors(file: str | Path) -> Iterator[None]:
     """Turn errors from the content of a checkpoint into UserError."""
     try:
         yield

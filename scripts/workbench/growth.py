@@ -125,7 +125,7 @@ def made_up_batches(
         for each in ids.tolist()
     )
     batches = (collate(each, pad_id=SPECIAL_IDS["pad_id"], bos_id=SPECIAL_IDS["bos_id"]) for each in pairs)
-    return measure.first(batches, num_batches, device)
+    return measure.first_batches(batches, num_batches, device)
 
 
 def cost_of_corpus(cfg: DictConfig, settings: Sequence[str], num_pairs: int) -> dict[str, Any]:

@@ -143,9 +143,11 @@ def efficiencies(overrides: Sequence[str]) -> list[float]:
     device = pick_device(cfg.device)
     data = make_data(cfg)
     num_turns = cfg.repeats + 1
-    batches = measure.first(data.train_dataloader(), num_turns * cfg.num_batches, device)
+    batches = measure.first_batches(data.train_dataloader(), num_turns * cfg.num_batches, device)
     step, found = build_step(cfg, data.tokenizer, device), []
-    for turn in tqdm(measure.in_turns(batches, num_turns, cfg.num_batches), unit="turn", disable=None):
+    for turn in tqdm(
+        measure.batches_per_turn(batches, num_turns, cfg.num_batches), unit="turn", disable=None
+    ):
         seconds = measure.train_seconds(step, turn)
         found.append(products_seconds(products_of(step, turn), device) / seconds)
     return found[1:]

@@ -112,14 +112,16 @@ class DrawAlignments(Callback):
         gold = alignment.parse_talp(sentence["alignment"])[0] if "alignment" in sentence else None
         title, units = f"sentence {row}, step {trainer.global_step}", _units(sentence)
         for _, heads in model.attentions(*([text] for text in pair)):  # [L, K, T, S]; none without attention
-            mean = model.between(model.choose_head(heads, None, None), *pair, units=units)
+            mean = model.between_units(model.choose_head(heads, None, None), *pair, units=units)
             labels = mean.source.labels, mean.target.labels
             self._show(trainer, plotting.picture(mean.sentence(title, gold)), "alignment", row)
             if heads.shape[0] * heads.shape[1] > 1 and alignment.SEPARATOR not in labels[0]:
-                grid = [[model.between(head, *pair, units=units).weights for head in each] for each in heads]
+                grid = [
+                    [model.between_units(head, *pair, units=units).weights for head in each] for each in heads
+                ]
                 self._show(trainer, plotting.head_grid(grid, *labels, title=title, gold=gold), "heads", row)
         if self.method != "attention":
-            found = model.between(explain(model, *pair, self.method).weights, *pair, units=units)
+            found = model.between_units(explain(model, *pair, self.method).weights, *pair, units=units)
             named = found.sentence(f"{title}, {self.method.replace('_', ' ')}", gold)
             self._show(trainer, plotting.picture(named), self.method, row)
 
@@ -137,7 +139,7 @@ class DrawAlignments(Callback):
         sources, targets = ([each[side] for each in examples] for side in ("src", "tgt"))
         greedy = TranslatingModel(model.tokenizer, model.translator).translate(sources, decoding)
         between = [
-            model.between(weights[row].numpy(), each["src"], each["tgt"], units=_units(each))
+            model.between_units(weights[row].numpy(), each["src"], each["tgt"], units=_units(each))
             .weights[None]
             .astype(np.float16)
             for row, each in zip(rows, examples, strict=True)
