@@ -49,7 +49,7 @@ LAST, PREVIOUS, BEST = "last.ckpt", "previous.ckpt", "best.ckpt"
 ALONE = "model.safetensors"  # in the run directory: weights without a checkpoint, to send to others
 _STEP = re.compile(r"step_(\d+)\.ckpt")  # weights after this step, kept for averaging
 
-# What its pickle may name. torch would also call bytearray(10**10), with which a small file takes any memory.
+# Names that its pickle may hold. torch would also call bytearray(10**10): a small file could take any memory.
 _NAMED = re.compile(
     r"torch\._utils _rebuild_tensor_v2|torch ([A-Z]\w*Storage|device|Size|[a-z]+\d+|bool)|_codecs encode"
     r"|collections OrderedDict|__builtin__ set"
@@ -167,7 +167,7 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def check_names(pickled: bytes) -> None:
-    """Raise UnpicklingError if a pickle names what no checkpoint of this program holds."""
+    """Raise UnpicklingError if a pickle holds a name that no checkpoint of this program has."""
     for operation, name, _ in pickletools.genops(pickled):
         if "GLOBAL" in operation.name and not _NAMED.fullmatch(str(name)):
             raise pickle.UnpicklingError(f"it names {name}")

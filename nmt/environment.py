@@ -1,4 +1,4 @@
-"""What started this process: numbers in the environment from launchers, its rank there, and a sweep of Hydra."""
+"""The start of this process: numbers in the environment from launchers, its rank there, and a sweep of Hydra."""
 
 import os
 

@@ -65,7 +65,7 @@ class _Lexicon:
         return weights * (share / total)[made], of_empty / total
 
     def count(self, entry: NDArray[np.integer[Any]], near: Shares, made: Ints, made_ids: Ints) -> None:
-        """Add what is expected of these cells."""
+        """Add the expected counts of these cells."""
         posterior, of_empty = self.posterior(entry, near, made, made_ids)
         self._counts += np.bincount(entry, posterior, minlength=len(self._counts))
         self._empty_counts += np.bincount(made_ids, of_empty, minlength=self.num_made)

@@ -30,7 +30,7 @@ Pairs = list[Aligned | None]  # None for a pair that the model cannot read
 
 
 def align(cfg: DictConfig) -> AlignmentScore | None:
-    """Write the alignment, or print its error where gold links are given; return that error."""
+    """Write the alignment, or, with gold links, print its error and return it."""
     if cfg.alignment is not None:
         given = [sure for sure, _ in alignment.read_alignments(cfg.alignment, possible=False)]
         return score_links(cfg, given, read_gold(cfg, len(given), cfg.alignment))

@@ -19,9 +19,9 @@ _MOST = max(each.most or 0 for each in RECIPES)
 def with_recipe(arguments: Sequence[str]) -> list[str]:
     """Add the recipe for the amount of training text to the arguments of a training with data=files, and say so.
 
-    It guides no attention where there is none, and with a stream, which is not aligned. Nothing is added if they choose
-    an experiment, or a run to resume or to start from, whose model must stay. Hydra has no choice of nothing:
-    experiment=null becomes ~experiment.
+    Attention is not guided if there is none, or if the text is a stream, which is not aligned. Nothing is added to
+    arguments that choose an experiment, or a run to resume or to start from, whose model must stay. Hydra cannot
+    choose nothing: experiment=null becomes ~experiment.
     """
     arguments = ["~experiment" if each == "experiment=null" else each for each in arguments]
     parsed = [each for argument in arguments if (each := parse_setting(argument))]

@@ -33,7 +33,7 @@ from nmt.run.translation import Translation
 
 log = logging.getLogger(__name__)
 
-OF_ATTENTION = ("alignments", "weights", "heatmaps", "page")  # what only a model with attention gives
+OF_ATTENTION = ("alignments", "weights", "heatmaps", "page")  # outputs that need a model with attention
 LONGEST = 2**15  # bytes of a line that is no document; a longer one takes minutes
 PATIENCE = 0.02  # seconds to wait for more lines before those that came are translated
 

@@ -21,7 +21,7 @@ _TRAINED_IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 # Fixed: another number of threads adds in another order and gives another model.
 _NUM_THREADS = 4
 _MOST_BYTES = 2**26  # of a model; 250,000 pieces take 6 MB
-_MOST_TEXT = 256  # bytes of a piece, and of what a character is rewritten to; NFKC's longest has 33
+_MOST_TEXT = 256  # bytes of a piece, and of the text that replaces a character; NFKC's longest has 33
 
 
 class Tokenizer:

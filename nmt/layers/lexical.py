@@ -9,7 +9,7 @@ from nmt.layers.initialisation import initialise_linear
 
 
 class LexicalVotes(nn.Module):
-    """What the attended source words say of the next piece, whatever the context (Nguyen & Chiang 2018, section 4):
+    """Votes of the attended source words for the next piece, independent of the context (Nguyen & Chiang 2018, 4):
 
         f_t = tanh(sum_s a_ts E x_s)      h_t = tanh(W f_t) + f_t      v_t = V h_t
 

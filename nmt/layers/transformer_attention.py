@@ -98,8 +98,11 @@ class TransformerAttention(nn.Module):
         need_weights: bool,
         positions: Tensor | None = None,
     ) -> HeadContexts:
-        """Attend with query [B, K, T, d]: to what is True in mask, which broadcasts to [B, K, T, S]; or to all (None);
-        or, where `causal`, from position t to those up to t. `override` may replace the weights of positions [T]."""
+        """Attend with query [B, K, T, d] to the positions that are True in mask, which broadcasts to [B, K, T, S].
+
+        Without a mask, attend to all, or, if `causal`, from position t to those up to t. `override` may replace the
+        weights of positions [T].
+        """
         # The fused kernel does not return weights. On a CPU it drops none, and is slow for the few queries of a search
         # and in 16 bits.
         in_search = query.is_cpu and not torch.is_grad_enabled() and kernels.fast(query)

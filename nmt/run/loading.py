@@ -37,14 +37,14 @@ def load_translator(
         if isinstance(value, int) and abs(value) > _MOST:
             raise UserError(f"{key}={value}: a model has no layers of this size or number")
     weights = read_weights(files[0], checkpoint) if len(files) == 1 else mean_weights(files)
-    with _no_more_than(weights, files[0]):
+    with _limit_parameters(weights, files[0]):
         translator = build_translator(config, tokenizer, trusted=trusted)
     load_weights(translator, weights, files[0])
     return translator
 
 
 @contextmanager
-def _no_more_than(weights: Mapping[str, Tensor], file: Path) -> Iterator[None]:
+def _limit_parameters(weights: Mapping[str, Tensor], file: Path) -> Iterator[None]:
     """Raise UserError as soon as a model under construction has more parameters than the file could hold.
 
     The check comes first: parameters take memory only when they are filled.

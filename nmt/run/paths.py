@@ -120,7 +120,7 @@ def read_yaml(file: Path) -> Any:
 
 
 def refuse_stored_dictionary(file: Any) -> None:
-    """Raise UserError if the stored `decoding.dictionary` is a file: a run may not choose what is opened."""
+    """Raise UserError if the stored `decoding.dictionary` is a file: a run may not choose a file to open."""
     if file is not None:
         raise UserError(
             f"decoding.dictionary={say(file)} is stored in the run, which may name no file: give it again if it is "

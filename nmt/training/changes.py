@@ -24,7 +24,7 @@ CHANGEABLE = (
     *(f"{group.name}.*" for group in GROUPS if group.changeable),
     "data.cache_dir",
     "data.path",
-    "start_from",  # where the text of old_share is found; the weights are not read again
+    "start_from",  # the place of the text of old_share; the weights are not read again
     "trainer.accelerator",
     "trainer.devices",  # the number of processes stays the same (`launch.check_launch`)
     "trainer.enable_progress_bar",

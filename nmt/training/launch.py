@@ -112,7 +112,7 @@ def advise(error: Exception, cfg: DictConfig, trainer: L.Trainer) -> str | None:
 
 
 def port_in_use(error: Exception) -> str | None:
-    """Advice if another program uses the port where the processes meet; None for other errors."""
+    """Advice if another program uses the port of the process group; None for other errors."""
     if "EADDRINUSE" not in str(error):
         return None
     port = os.environ.get("MASTER_PORT")

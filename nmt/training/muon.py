@@ -154,7 +154,7 @@ def hidden_matrices(model: nn.Module) -> dict[Tensor, int]:
 def make_optimizer(
     factory: Callable[..., torch.optim.Optimizer], model: nn.Module, *, precision: str = "32-true"
 ) -> torch.optim.Optimizer:
-    """Call an optimizer's factory with the model if it has a parameter `model`, as Muon, else with what it learns.
+    """Call an optimizer's factory: with the model if it has a parameter `model`, as Muon, else with the parameters.
 
     Muon's iterations compute in bfloat16 if the products of the training do (`precision`) and no dtype is given.
     """

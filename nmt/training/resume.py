@@ -107,7 +107,10 @@ def merge_settings(
 
 
 def is_scored(run_dir: Path, step: int, reason: str, lines: list[str]) -> bool:
-    """True if a finished run has scores of its last step; says where. Raises UserError for changes without effect."""
+    """True if a finished run has scores of its last step, whose place is printed.
+
+    Raises UserError for changes without effect.
+    """
     if (scored := scores_after(run_dir, step)) is None:
         return False
     if idle := [line for line in lines if line.startswith(("decoding.", "metrics."))]:

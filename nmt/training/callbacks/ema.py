@@ -61,7 +61,7 @@ class ExponentialMovingAverage(Callback):
             self.num_updates += 1
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._begin(pl_module)
+        self._start_averages(pl_module)
         self._training = [weight.detach().clone() for weight in pl_module.parameters()]
         _copy(self._averages, pl_module)
 
@@ -72,7 +72,7 @@ class ExponentialMovingAverage(Callback):
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if self._training is None:
-            self._begin(pl_module)
+            self._start_averages(pl_module)
             checkpoint["current_model_state"] = checkpoint["state_dict"]
         else:
             checkpoint["current_model_state"] = _state(pl_module, self._training)
@@ -84,7 +84,7 @@ class ExponentialMovingAverage(Callback):
         self._averages = [checkpoint["state_dict"][name] for name, _ in pl_module.named_parameters()]
         pl_module.load_state_dict(checkpoint["current_model_state"])
 
-    def _begin(self, pl_module: Any) -> None:
+    def _start_averages(self, pl_module: Any) -> None:
         """Set the averages to the weights, if no update did."""
         if self.num_updates == 0:
             update(self._averages, list(pl_module.parameters()), 0.0)

@@ -61,7 +61,7 @@ TOOLKITS = {
     "transformers": Toolkit("transformers 5", ("transformer",)),
     "ctranslate2": Toolkit("CTranslate2 4", ("transformer", "transformer_int8"), trains=False),
     "eole": Toolkit("Eole 0.6", tuple(MODELS)[:4], (f"{TORCH} eole==0.6.4",)),
-    # Its pins exclude this torch: what it needs is installed apart
+    # Its pins exclude this torch: its dependencies are installed separately
     "opennmt": Toolkit(
         "OpenNMT-py 3.5",
         tuple(MODELS)[:4],
