@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from nmt import alignment, plotting
 from nmt.analysis.explanation import Explanation, explain
 from nmt.analysis.teacher_forcing import ForcedPair
-from nmt.comparison.runs import ScoredRun
+from nmt.comparison.runs import WEIGHTS, ScoredRun
 from nmt.config.types import Count, Explainer, check_value
 from nmt.errors import UserError
 from nmt.run.paths import EVALUATIONS, score_files
@@ -26,7 +26,7 @@ SHARES = (0.1, 0.2, 0.3, 0.5)  # of the source pieces
 RANDOM = "random"  # scores drawn by chance, to compare with
 SEED = 1  # of these scores, and of the bootstrap
 MEASURES = ("comprehensiveness", "sufficiency", "tau", "aer")
-_MADE_WITH = ("references", "checkpoint", "average", "int8")  # keys of metrics.json
+_MADE_WITH = ("references", *WEIGHTS)  # keys of metrics.json
 
 
 class Faithfulness(NamedTuple):

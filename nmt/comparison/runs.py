@@ -27,8 +27,8 @@ NOT_SETTINGS = (
     "trainer.enable_progress_bar",
     "trainer.log_every_n_steps",
 )
-# Keys of metrics.json for the making of the hypotheses, with their defaults.
-MADE_WITH = {"checkpoint": "best", "average": None, "int8": False}
+# Keys of metrics.json for the weights that made the hypotheses, with their defaults
+WEIGHTS = {"checkpoint": "best", "average": None, "int8": False}
 # Groups with choices that define a run. Other groups, as experiment, only set these.
 NAMING_GROUPS = (
     *("data", "model", "attention", "wiring", "normalizer", "content"),
@@ -64,7 +64,7 @@ class ScoredRun:
             "length_alpha"
         ):
             decoding["length_alpha"] = TUNED
-        tree |= {key: self.metrics.get(key, usual) for key, usual in MADE_WITH.items()}
+        tree |= {key: self.metrics.get(key, usual) for key, usual in WEIGHTS.items()}
         if members := self.metrics.get("ensemble"):
             tree["ensemble"] = "+".join(Path(each).name for each in members)
         return {
