@@ -36,6 +36,11 @@ CASES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _small_maps_too(monkeypatch):
+    monkeypatch.setattr(int8, "LEAST", 0)
+
+
 def rounding_error() -> float:
     """The error of products of rounded weights and inputs, relative to that of rounding the weights alone."""
     return math.hypot(1, 127 / int8.input_levels())
@@ -135,6 +140,13 @@ def test_a_recurrent_layer_is_near_that_of_torch(cell, steps):
     for ours, theirs in zip(after, last, strict=True):
         near(ours, theirs)
     assert torch.equal(found[:, -1], after[0])
+
+
+def test_a_map_that_takes_longer_in_bytes_stays(monkeypatch):
+    monkeypatch.setattr(int8, "LEAST", 12)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3)).eval()
+    quantise(model, leave=Attention)
+    assert [type(each) for each in model] == [int8.Int8Linear, nn.Linear]
 
 
 # --- whole translators ----------------------------------------------------------------------------------

@@ -17,13 +17,14 @@ from nmt.kernels.gru import plain_gru_cell
 from nmt.kernels.packed import round_up_rows
 
 LEVELS = 127  # steps on either side of zero
+LEAST = 2**17  # elements of the weight of a linear map: a smaller map takes longer in bytes
 
 
 def quantise(module: nn.Module, *, leave: type[nn.Module]) -> None:
-    """Replace every `nn.Linear`, `nn.GRU` and `nn.LSTM` inside `module` by its form in bytes.
+    """Replace every large `nn.Linear`, and every `nn.GRU` and `nn.LSTM` inside `module` by its form in bytes.
 
-    Embeddings and modules of type `leave` stay. The module cannot be trained again. Raises UserError on any device
-    but a CPU, and if torch lacks oneDNN.
+    Small linear maps, embeddings and modules of type `leave` stay. The module cannot be trained again. Raises
+    UserError on any device but a CPU, and if torch lacks oneDNN.
     """
     assert not module.training, "bytes are for module.eval()"
     devices = {parameter.device.type for parameter in module.parameters()}
@@ -44,7 +45,8 @@ def _replace(module: nn.Module, leave: type[nn.Module]) -> None:
         if isinstance(child, leave):
             continue
         if isinstance(child, nn.Linear):
-            setattr(module, name, Int8Linear(child.weight, child.bias))
+            if child.weight.numel() >= LEAST:
+                setattr(module, name, Int8Linear(child.weight, child.bias))
         elif isinstance(child, nn.GRU):
             setattr(module, name, Int8GRU(child))
         elif isinstance(child, nn.LSTM):
