@@ -276,7 +276,7 @@ def test_what_is_not_looked_for_is_said(pairs, tmp_path):
     ended = run_composed("prepare", f"data.path={write(tmp_path, rows)}", *LANGS)
     assert "script: 1 (1.00%)" in ended.out
     assert (
-        "too few training pairs in place to look for: swapped, untranslated, foreign, shifted," in ended.out
+        "which lines belong together; not looked for: swapped, untranslated, foreign, shifted," in ended.out
     )
     ended = run_composed("prepare", f"data.path={write(tmp_path, pairs[:99])}", *LANGS)
     assert "no problems found" not in ended.out
@@ -301,6 +301,18 @@ def test_text_that_is_shifted_as_a_whole_accuses_no_other_split(shift, pairs, tm
     val, train = examined(write(tmp_path, rows))
     assert train.stretches == [(0, 599, shift)]
     assert not has(val.bits, *ON_BY_DEFAULT).any()
+
+
+def test_lines_of_no_use_to_each_other_are_not_called_shifted(pairs, tmp_path):
+    """Sentences beside others, and a sorted list of words beside words of their sentences."""
+    texts = {
+        "others": [(src, pairs[number - 700][1]) for number, (src, _) in enumerate(pairs)],
+        "words": sorted({(src.split()[-2], tgt.split()[0]) for src, tgt in pairs}),
+    }
+    for name, rows in texts.items():
+        [found] = examined(write(tmp_path / name, rows))
+        assert not found.stretches, name
+        assert not found.is_compared, name
 
 
 def test_repeated_and_held_out_pairs(pairs, tmp_path):

@@ -91,7 +91,7 @@ def examine(splits: list[Split], bounds: dict[str, float], seed: int) -> None:
         if shift := shift_of_all(sample.blocks):  # what seems in place would teach wrong words
             train.stretches = [Stretch(0, len(train.bits) - 1, shift)]
             train.mark("shifted", np.ones(len(train.bits), bool))
-        known = None if shift else Knowledge.learn(sample, usual, seed)
+        known = Knowledge.learn(sample, usual, seed) if shift == 0 else None
         for split in splits:
             compare_sides(split, usual, known, bounds)
 

@@ -105,7 +105,8 @@ def say_report(name: str, split: Mapping[str, Any]) -> str:
 
 
 def _say_unseen(split: Mapping[str, Any]) -> str:
-    return f"too few training pairs in place to look for: {', '.join(split['not_looked_for'])}"
+    reason = "too few training pairs in place, or words that do not show which lines belong together"
+    return f"{reason}; not looked for: {', '.join(split['not_looked_for'])}"
 
 
 def _say_problem(name: str, found: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Find stretches of lines whose translations stand some lines further up or down."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ _WINDOW = 12  # lines
 _NO_SHIFT = -4  # nats: the most evidence of a line that no shift fits
 _LOW = 0.4  # of the usual score of a word
 _LEAST_LINES = 5
-_LEAST_GAIN = 2  # nats a line, by which a shift of all lines is better than none
+_LEAST_GAIN = 2  # nats a line, by which the shift of all lines is better than others
 
 
 class Stretch(NamedTuple):
@@ -60,23 +60,24 @@ def shifted_scores(src: Words, tgt: Words, words: WordPairs, usual: float) -> ND
     return np.clip(found, -_LARGEST_SCORE, _LARGEST_SCORE).round().astype(np.int8)
 
 
-def shift_of_all(blocks: Sequence[tuple[Sequence[str], Sequence[str]]]) -> int:
-    """The shift of most lines of a text, by some blocks of it: 0, unless another explains its words far better."""
-    scores = dict[int, float]()
+def shift_of_all(blocks: Sequence[tuple[Sequence[str], Sequence[str]]]) -> int | None:
+    """The shift that explains the words of some blocks of a text far better than all others: 0 for lines in place.
+
+    None if no shift does: the words are too rare to tell, or the sides do not belong together.
+    """
+    src, tgt = (Codes(list(chain.from_iterable(side))).words for side in zip(*blocks, strict=True))
+    ends = np.cumsum([len(lines) for lines, _ in blocks])
+    inner = [
+        np.arange(end - len(lines) + FARTHEST, end - FARTHEST)
+        for end, (lines, _) in zip(ends, blocks, strict=True)
+    ]
+    lines, scores = np.concatenate(inner), dict[int, float]()
     for shift in range(-FARTHEST, FARTHEST + 1):
-        pairs = [
-            pair
-            for src, tgt in blocks
-            for pair in zip(src[FARTHEST:-FARTHEST], tgt[FARTHEST + shift :], strict=False)
-        ]
-        first, second = (
-            (Codes([src for src, _ in half]).words, Codes([tgt for _, tgt in half]).words)
-            for half in (pairs[::2], pairs[1::2])
-        )
+        first, second = ((src.at(half), tgt.at(half + shift)) for half in (lines[::2], lines[1::2]))
         words = WordPairs.learn(*first)
-        scores[shift] = float(line_scores(*words.known(*second), words).mean()) if len(pairs) > 1 else 0.0
-    best = max(scores, key=scores.__getitem__)
-    return best if scores[best] > scores[0] + _LEAST_GAIN else 0
+        scores[shift] = float(line_scores(*words.known(*second), words).mean()) if len(lines) > 1 else 0.0
+    other, best = sorted(scores, key=scores.__getitem__)[-2:]
+    return best if scores[best] > scores[other] + _LEAST_GAIN else None
 
 
 def find_stretches(blocks: Mapping[int, NDArray[np.int8]]) -> list[Stretch]:
