@@ -68,6 +68,8 @@ SENTENCES = [
     "私は犬です",
     "ÃO É SÃO JOÃO, À ÉVORA Â",
     "ça coûte 5 € ou 3 £ – Ångström",
+    "LIBERTÉ\xa0! « à l'état\xa0», puis «\xa0École fermée\xa0».",
+    "«él» y »ähnlich« … “JOSÉ” «perché…» …è",
 ]
 
 

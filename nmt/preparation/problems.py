@@ -53,14 +53,18 @@ _IN_A_NUMBER = regex.compile(r"(?<=\d)[.,'\s\u202f](?=\d{3}\b)")
 def _misread(encoding: str, least: int) -> str:
     """A pattern of UTF-8 that was read in `encoding`: at least `least` characters of several bytes in a row.
 
-    A dash or a quotation mark, which stands before letters in sound text too, begins no single character.
+    Sound text has dashes, quotation marks and no-break spaces beside letters. So one of them begins no single
+    character, and after a letter other than those that misread Latin text is full of, they alone do not end one.
     """
     table = [bytes([byte]).decode(encoding, "ignore") or chr(byte) for byte in range(256)]
     following = "".join(map(regex.escape, (*table[0x80:0xC0], *map(chr, range(0x80, 0xA0)))))
     kinds = []
     for first, after, more in ((0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3)):
-        leads = "".join(each for each in table[first:after] if least > 1 or each not in "–—‘’“”")
-        kinds.append(f"[{regex.escape(leads)}][{following}]{{{more}}}")
+        leads = [
+            each for each in table[first:after] if least > 1 or unicodedata.category(each)[0] not in "PZ"
+        ]
+        is_sound = rf"(?![^{table[0xC2]}{table[0xC3]}][\p{{P}}\p{{Z}}]{{{more}}})" if least == 1 else ""
+        kinds.append(f"{is_sound}[{regex.escape(''.join(leads))}][{following}]{{{more}}}")
     return f"(?:{'|'.join(kinds)}){{{least},}}"
 
 
