@@ -224,6 +224,26 @@ def test_untranslated_and_copied_words_are_in_no_other_language(pairs, tmp_path)
     assert np.flatnonzero(has(found.bits, "script")).tolist() == [1]
 
 
+def test_another_subject_and_another_unicode_form_are_no_other_language(pairs, tmp_path):
+    draw = random.Random(1)
+
+    def words(letters: str) -> str:
+        return " ".join("".join(draw.choices(letters, k=6)) for _ in range(5))
+
+    texts = {
+        "subject": [
+            (words("jkqwxz"), words("fjwz")) if number % 4 == 0 else pair for number, pair in enumerate(pairs)
+        ],
+        "form": [
+            (src, unicodedata.normalize("NFD", tgt) if number % 10 == 0 else tgt)
+            for number, (src, tgt) in enumerate(pairs)
+        ],
+    }
+    for name, rows in texts.items():
+        [found] = examined(write(tmp_path / name, rows))
+        assert not has(found.bits, "foreign").any(), name
+
+
 def test_numbers_are_in_no_language_and_near_no_other_number(tmp_path):
     draw = np.random.default_rng(0)
     rows = [(number, number[::-1]) for number in map(str, draw.integers(10, 10**9, 500))]

@@ -1,6 +1,7 @@
 """Lines as one array of code points: their trigrams, words and scripts by array arithmetic, for any script."""
 
 import functools
+import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -49,7 +50,7 @@ class Codes:
     """The code points of lower-cased lines, each line with a line break before it and after it."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        padded = [f"\n{line.lower()}\n" for line in lines]
+        padded = [f"\n{unicodedata.normalize('NFC', line.lower())}\n" for line in lines]
         self.ends_sentence = np.fromiter((line.rstrip().endswith(_ENDS) for line in lines), bool, len(lines))
         self.sizes: Ints = np.fromiter(map(len, padded), np.int64, len(padded))
         points = np.frombuffer("".join(padded).encode("utf-32-le", "replace"), np.uint32)

@@ -36,7 +36,9 @@ class LanguageOdds:
         for _ in range(_ROUNDS):
             odds = np.log(_frequencies(source, weights[0]) / _frequencies(target, weights[1]))
             weights = (log_odds(source, odds) > 0).astype(float), (log_odds(target, odds) < 0).astype(float)
-        return cls(odds, (_other_language(source, weights[0]), _other_language(target, weights[1])))
+        return cls(
+            odds, (_other_language(source, target, weights[0]), _other_language(target, source, weights[1]))
+        )
 
 
 def log_odds(side: Words, table: Floats) -> Floats:
@@ -55,7 +57,7 @@ def _overlap(first: Floats, second: Floats) -> float:
     return float(np.sqrt(first * second).sum())
 
 
-def _other_language(side: Words, weights: Floats) -> Floats | None:
+def _other_language(side: Words, beside: Words, weights: Floats) -> Floats | None:
     """Log-odds of a second language among the weighted lines, found as a mixture of two; None if there is but one."""
     weights = weights * (side.lengths >= LEAST_LENGTH)
     if weights.sum() < _LEAST_LINES:
@@ -71,12 +73,8 @@ def _other_language(side: Words, weights: Floats) -> Floats | None:
             is_other = weights * (log_odds(side, odds) + np.log(share / (1 - share)) > 0)
         if is_other.sum() > weights.sum() / 2:  # the language of most lines is that of the side
             is_other, odds = weights - is_other, -odds
-        # Little text overlaps little with much, in one language too
-        order = np.random.default_rng(0).permutation(len(weights))
-        amounts = np.cumsum((weights * side.lengths)[order])
-        any_lines = weights.copy()
-        any_lines[order[amounts > is_other @ side.lengths]] = 0
-        usual = _overlap(_frequencies(side, any_lines), _frequencies(side, weights - any_lines))
+        # Another subject shows in the other side too, and so does little text, which overlaps little with much
+        usual = _overlap(_frequencies(beside, is_other), _frequencies(beside, weights - is_other))
         if is_other.sum() >= _LEAST_LINES and _overlap(main, other) < _LARGEST_OVERLAP * usual:
             return np.asarray(odds)
     return None
