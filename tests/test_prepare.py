@@ -244,6 +244,22 @@ def test_another_subject_and_another_unicode_form_are_no_other_language(pairs, t
         assert not has(found.bits, "foreign").any(), name
 
 
+def test_names_are_not_shifted(pairs, tmp_path):
+    """Each name stands once, and its target is made of letters that are words, as in Japanese."""
+    draw = random.Random(1)
+    rows = pairs[:800]
+    for _ in range(400):
+        name = draw.choices("bcdfghjklmnp", k=4)
+        rows.append(
+            (
+                "".join(letter + draw.choice("aeiou") for letter in name),
+                "".join(draw.choices("アイウエオカキクケコサシスセソ", k=4)),
+            )
+        )
+    [found] = examined(write(tmp_path, rows))
+    assert not found.stretches
+
+
 def test_numbers_are_in_no_language_and_near_no_other_number(tmp_path):
     draw = np.random.default_rng(0)
     rows = [(number, number[::-1]) for number in map(str, draw.integers(10, 10**9, 500))]

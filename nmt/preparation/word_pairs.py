@@ -9,7 +9,8 @@ from nmt.alignment.numbered_words import Ints, Words
 from nmt.preparation.codes import NUM_WORDS, Floats
 
 _AT_AN_END = 12  # words that are read at the beginning of a line, and at its end
-_LEAST_COUNT = 2  # of a word; of a rarer word nothing is known
+_LEAST_COUNT = 2  # of a word; rarer words, as names, share a code
+_RARE = 0
 _MOST_SLOTS = 2**22  # of the table of word pairs; two pairs may share a slot
 _ROUNDS = 4
 _DISCOUNT = 0.3  # taken off the count of a word pair
@@ -54,12 +55,16 @@ class WordPairs:
 def _known(words: Words, shares: Floats) -> Words:
     places = words.places
     is_near_an_end = (places < _AT_AN_END) | (np.repeat(words.lengths, words.lengths) - places <= _AT_AN_END)
-    return words.only((shares[words.codes] > 0) & is_near_an_end)
+    codes = np.where(shares[words.codes] > 0, words.codes, _RARE)
+    return Words(codes, words.lengths).only(is_near_an_end)
 
 
 def _shares(words: Words) -> Floats:
     counts = np.bincount(words.codes, minlength=NUM_WORDS)
-    return np.where(counts >= _LEAST_COUNT, counts / max(counts.sum(), 1), 0.0)
+    is_rare = counts < _LEAST_COUNT
+    counts[_RARE] += counts[is_rare].sum() + 1
+    is_rare[_RARE] = False
+    return np.where(is_rare, 0.0, counts / counts.sum())
 
 
 def _slots(src: Words, tgt: Words, first: Ints, second: Ints) -> Ints:
