@@ -341,6 +341,13 @@ def test_text_that_is_shifted_as_a_whole_accuses_no_other_split(shift, pairs, tm
     assert not has(val.bits, *ON_BY_DEFAULT).any()
 
 
+def test_text_of_which_nothing_is_left_has_no_recipe(tmp_path):
+    write(write(tmp_path, [("a", "a")] * 9), [("b", "x")], "val")
+    ended = run_composed("prepare", f"data.path={tmp_path}", *LANGS)
+    assert "train.py" not in ended.out
+    assert "repair the text" in ended.out
+
+
 def test_lines_of_no_use_to_each_other_are_not_called_shifted(pairs, tmp_path):
     """Sentences beside others, and a sorted list of words beside words of their sentences."""
     texts = {

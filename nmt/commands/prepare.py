@@ -15,7 +15,7 @@ from nmt.preparation.clean_copy import DROPPED, NEW_SPLITS, write_copy
 from nmt.preparation.counts import Counts
 from nmt.preparation.examination import Knowledge, Sample, Split, Usual, compare_sides, look
 from nmt.preparation.held_out import all_keys
-from nmt.preparation.problems import BOUNDS
+from nmt.preparation.problems import BOUNDS, has
 from nmt.preparation.recipe import say_recipe, write_recipe
 from nmt.preparation.shifts import Stretch, shift_of_all
 
@@ -37,7 +37,9 @@ def prepare(cfg: DictConfig) -> dict[str, Any]:
         result["copy"], counts = write_copy(Path(cfg.output).resolve(), train, held_out, rules, cfg.seed)
         print(f"\n{cfg.output}: {say_copy(result['copy'])}")
     path = cfg.data.path if cfg.output is None else cfg.output
-    if cfg.output is not None or any(each.name == "val" for each in held_out):
+    if cfg.output is None and has(train.bits, *rules).all():
+        print("\nevery training pair has one of these problems: repair the text before training")
+    elif cfg.output is not None or any(each.name == "val" for each in held_out):
         result["recipe"] = write_recipe(counts, cfg.minutes, cfg.data, path)
         print(f"\n{say_recipe(result['recipe'])}")
     else:
