@@ -1,6 +1,7 @@
 """Training text that is read as it goes: each pair once a pass, the same batches wherever they are begun."""
 
 import json
+import re
 import threading
 from collections import Counter
 from functools import partial
@@ -291,6 +292,12 @@ def test_pieces_are_drawn_anew_for_each_pass(folder, tokenizer):
         folder, tokenizer, 12, pair_sampler=PairSampler(tokenizer, 0.3, max_length=60, seed=3)
     )
     assert [b.src.tolist() for b in drawn(12, place)] == [b.src.tolist() for b in found[12:]]
+
+
+def test_pairs_left_out_by_a_limit_are_warned_of_once(folder, tokenizer, caplog):
+    first_pass(stream(folder, tokenizer, max_length=4, buffer_pairs=10))
+    [said] = [each.message for each in caplog.records if "left out" in each.message]
+    assert re.fullmatch(r"\d+ % of the first 10 training pairs are left out by data.max_length=4: .*", said)
 
 
 def test_a_block_of_which_nothing_is_kept_is_passed_over(folder, tokenizer):

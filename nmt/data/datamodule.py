@@ -101,12 +101,7 @@ class TranslationDataModule(L.LightningDataModule):
         log.info(
             "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
         )
-        for reason, setting in (("too_long", "max_length"), ("ratio", "max_ratio")):
-            if (share := self.filter_counts[reason] / len(text)) > 0.1:
-                log.warning(
-                    "%.0f %% of the training pairs are left out by data.%s=%s: raise it, unless they are faulty",
-                    *(100 * share, setting, limits[setting]),
-                )
+        encoding.warn_of_left_out(self.filter_counts, limits, "training pairs")
 
     def _warn_of_unknown(self, encoded: Dataset, text: Dataset, kinds: dict[str, str]) -> None:
         for side, kind in kinds.items():

@@ -1,7 +1,8 @@
 """Encode, filter and sample the sentence pairs of a corpus, in blocks of rows."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import datasets
@@ -15,6 +16,8 @@ from nmt import alignment
 from nmt.config.types import Units
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
+
+log = logging.getLogger(__name__)
 
 RATIO_FLOOR = 6  # pairs with at most this many pieces on both sides are kept at any ratio
 BLOCK = 200_000  # pairs encoded and cached at a time
@@ -184,6 +187,16 @@ def fit_to_learn(
     keep = ~(empty | too_long | ratio)
     counts = {"kept": keep, "empty": empty, "too_long": too_long, "ratio": ratio}
     return keep, {name: int(which.sum()) for name, which in counts.items()}
+
+
+def warn_of_left_out(counts: Mapping[str, int], limits: Mapping[str, float], pairs: str) -> None:
+    """Warn of a limit that leaves out over a tenth of the pairs, by the counts of `fit_to_learn`."""
+    for reason, setting in (("too_long", "max_length"), ("ratio", "max_ratio")):
+        if (share := counts[reason] / sum(counts.values())) > 0.1:
+            log.warning(
+                "%.0f %% of the %s are left out by data.%s=%s: raise it, unless they are faulty",
+                *(100 * share, pairs, setting, limits[setting]),
+            )
 
 
 def length_ratio(src: Lengths, tgt: Lengths, *, extra: float) -> int:

@@ -150,7 +150,9 @@ class BatchStream:
             from_the_start, most = row == 0, 0
             rows = islice(self.text.rows(self.seed, number), row, None)
             while some := list(islice(rows, self.buffer_pairs)):
-                kept = self._fit(some, row)
+                kept, counts = self._fit(some, row)
+                if number == row == 0:
+                    encoding.warn_of_left_out(counts, self._limits, f"first {len(some):,} training pairs")
                 most = max(most, len(kept.dataset))
                 if self.pair_sampler is not None:
                     kept = Rows.of(self.pair_sampler.draw(kept.dataset, number, first=row))
@@ -161,8 +163,8 @@ class BatchStream:
                 raise UserError(f"{most} of {row:,} training pairs are left: raise one of {limits}")
             row = block = 0
 
-    def _fit(self, some: list[Row], first: int) -> Rows:
-        """Encode and filter rows that are numbered from `first`."""
+    def _fit(self, some: list[Row], first: int) -> tuple[Rows, dict[str, int]]:
+        """Encode and filter rows that are numbered from `first`. Also returns the counts of the filter."""
         parts = [
             self._encode(some[start : start + _ROWS_AT_ONCE], first + start)
             for start in range(0, len(some), _ROWS_AT_ONCE)
@@ -171,7 +173,7 @@ class BatchStream:
         keep, counts = encoding.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
         shown = ", ".join(f"{number:,} {what}" for what, number in counts.items())
         log.info("pairs from %s on: %s", f"{first:,}", shown)
-        return rows.only(keep)
+        return rows.only(keep), counts
 
     def _encode(self, some: list[Row], first: int) -> Dataset:
         if self.guided and len(some[0]) < 3:
