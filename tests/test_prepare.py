@@ -22,6 +22,7 @@ from nmt.preparation.problems import BIT, BOUNDS, find_problems, form_of, has
 from nmt.preparation.recipe import write_recipe
 from nmt.preparation.shifts import SHIFTS, find_stretches
 from nmt.preparation.trigrams import LanguageOdds, log_odds
+from nmt.preparation.word_pairs import WordPairs
 from tests.commands import compose, refused, run_composed
 
 LANGS = ["data.src_lang=en", "data.tgt_lang=vi"]
@@ -603,3 +604,12 @@ def test_the_language_of_most_lines_is_that_of_the_side():
         is_other = log_odds(target, odds) > 0
         assert not is_other[:240].any()
         assert is_other[240:].all()
+
+
+def test_word_pairs_that_share_a_slot_have_a_chance_of_at_most_one(monkeypatch):
+    monkeypatch.setattr("nmt.preparation.word_pairs._MOST_SLOTS", 2**12)
+    draw = np.random.default_rng(0)
+    src, tgt = (
+        Codes([" ".join(f"w{word}" for word in draw.zipf(1.3, 12)) for _ in range(300)]) for _ in "ab"
+    )
+    assert WordPairs.learn(src.words, tgt.words).chances.max() <= 1

@@ -96,6 +96,9 @@ def _improve(chances: NDArray[np.float32], src: Words, tgt: Words) -> NDArray[np
             np.add.at(counts[:, way], slots, weights)
             np.add.at(totals[:, way], given, weights)
             owners[slots, way] = given
+            owners[slots[given == _RARE], way] = (
+                _RARE  # by a smaller total, a shared slot would seem too likely
+            )
     for way in (0, 1):
-        counts[:, way] = np.maximum(counts[:, way] - _DISCOUNT, 0) / (totals[owners[:, way], way] + 1)
+        counts[:, way] = np.clip((counts[:, way] - _DISCOUNT) / (totals[owners[:, way], way] + 1), 0, 1)
     return counts.astype(np.float32)
