@@ -532,6 +532,18 @@ def test_plots_have_a_line_for_each_system_in_the_formats_that_are_asked_for(sys
     assert "bleu_by_length.png" in (output / "comparison.md").read_text("utf-8")
 
 
+def test_choices_and_seeds_of_a_run_end_no_comment_of_latex(sweep):
+    evil = "x\n\\input{/etc/passwd}\n\x1b[2J"
+    for name in ("a", "b"):  # a is named in the comment as the baseline
+        for seed in (1, 2):
+            sweep.write(f"{name}{seed}", seed=f"{seed}{evil}", choices={"data": f"{evil}{name}"})
+    compare(f"runs={sweep.root}/runs", f"output={sweep.root}/out")
+    for kind in ("tex", "md"):
+        text = (sweep.root / f"out/comparison.{kind}").read_text("utf-8")
+        assert all(line.isprintable() for line in text.split("\n"))
+        assert "\n\\input" not in text
+
+
 def test_text_of_a_run_is_text_in_a_terminal_a_page_a_spreadsheet_and_latex(sweep):
     script, link, control = "<script>alert(1)</script>", "[x](http://evil)`*\\", "\x1b]0;owned\x07\x9b2J\n"
     training = {"command": "=cmd|' /C calc'!A0", "commit": "\t@SUM(1)", "steps": 3}

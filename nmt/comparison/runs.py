@@ -77,7 +77,7 @@ class ScoredRun:
 
     @property
     def seed(self) -> str:
-        return str(self.config.get("seed"))
+        return printable(str(self.config.get("seed")))
 
 
 def _plain(value: Any) -> Any:
@@ -104,7 +104,8 @@ def read_run(directory: Path, split: str) -> ScoredRun:
         raise UserError(f"{error}; {advice}") from error
     hypotheses = list(read_lines(hypotheses_file))
     config = load_config(_trained_in(directory, scores))
-    return ScoredRun(directory, config, dict(config.get("choices") or {}), scores, hypotheses)
+    choices = {printable(group): printable(name) for group, name in (config.get("choices") or {}).items()}
+    return ScoredRun(directory, config, choices, scores, hypotheses)
 
 
 def read_runs(names: Any, split: str) -> tuple[list[ScoredRun], list[str]]:
