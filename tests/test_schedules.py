@@ -3,6 +3,8 @@
 import itertools
 import math
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import lightning as L
 import pytest
@@ -18,6 +20,7 @@ from nmt.training import schedules
 from nmt.training.callbacks import EndScheduleWithTime
 from nmt.training.callbacks.randomness import random_state
 from nmt.training.checks import check_warmup, num_steps
+from nmt.training.states import check_optimizers, sound
 from tests.test_module import examples, make_module
 
 
@@ -121,6 +124,16 @@ def test_plateau_halves_the_rate_when_bleu_stands_still():
         described["scheduler"].step(bleu)
     assert optimizer.param_groups[0]["lr"] == 1.0
     assert described["monitor"] == "val/bleu"
+
+
+def test_the_state_of_another_plateau_is_refused():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = schedules.plateau(optimizer, factor=0.5, patience=1)["scheduler"]
+    trainer: Any = SimpleNamespace(lr_scheduler_configs=[SimpleNamespace(scheduler=scheduler)], optimizers=[])
+    states = [{"lr_schedulers": [scheduler.state_dict() | {"mode": each}]} for each in ("max", "x")]
+    check_optimizers(states[0] | {"optimizer_states": []}, trainer)
+    with pytest.raises(UserError, match="mode x is unknown"), sound("the checkpoint"):
+        check_optimizers(states[1] | {"optimizer_states": []}, trainer)
 
 
 def test_a_plateau_of_a_loss_is_one_that_does_not_fall():

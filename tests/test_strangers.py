@@ -28,6 +28,7 @@ STATE = (
     "ModelCheckpoint{'monitor': 'val/bleu', 'mode': 'max', 'every_n_train_steps': 0, 'every_n_epochs': 1, "
     "'train_time_interval': None}"
 )
+STOPPING = "EarlyStopping{'monitor': 'val/bleu', 'mode': 'max'}"
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +319,12 @@ ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
         numpy=(*content["random"][0]["numpy"][:2], 10**6, 0, 0.0)
     ),
     "another place": lambda content: content["callbacks"]["Checkpoints"].update(directory="/tmp"),
+    "a step that is text": lambda content: content.update(global_step="x"),
+    "a step beyond numbers": lambda content: content.update(global_step=2**63 - 1),
+    "progress that is text": lambda content: content["training"][0].update(progress="x"),
+    "a reason to stop that is none": lambda content: content["callbacks"][STOPPING].update(
+        stopping_reason=77
+    ),
     "seconds without an end": lambda content: content["training"][0].update(train_seconds=float("inf")),
     "seconds that are no number": lambda content: content["training"][0].update(
         seconds_on_clock=float("nan")
@@ -339,6 +346,12 @@ ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
 def test_odd_states_are_refused_in_one_line(case, stranger):
     checkpoint(stranger, ODD_STATES[case])
     refused(command("train", stranger), "")
+
+
+def test_odd_totals_of_a_finished_run_are_refused(stranger):
+    (stranger / "metrics.json").unlink()
+    checkpoint(stranger, lambda content: content["training"][0].update(train_tokens=torch.zeros(1)))
+    refused(command("train", stranger, "trainer.max_epochs=1"), "state training.tokens_per_second is not as")
 
 
 def test_a_checkpoint_that_unpacks_to_more_is_refused(stranger):

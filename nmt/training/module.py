@@ -278,10 +278,10 @@ class TranslationModule(L.LightningModule):
             for each in checkpoint["training"]:
                 each.setdefault("train_loss", 0.0)  # checkpoints of earlier versions have none
             check_states(checkpoint, self)
-        state = checkpoint["training"][distributed.rank()]
+            state = checkpoint["training"][distributed.rank()]
+            shown = {str(name): str(value)[:20] for name, value in state["progress"].items()}
         self.meter.load_state_dict(state)
         self._logged_step, self.train_loss = state["logged_step"], state["train_loss"]
-        shown = {str(name): str(value)[:20] for name, value in state["progress"].items()}
         self.progress.update({name: value for name, value in shown.items() if f"{name}{value}".isprintable()})
 
     def on_fit_start(self) -> None:

@@ -32,8 +32,8 @@ from nmt.run.data import read_splits
 from nmt.run.loading import load_translator
 from nmt.training import changes
 from nmt.training.memory import is_out_of_memory
-from nmt.training.scoring import cost_so_far, log_final, score, scores_after
-from nmt.training.states import checkpoint_errors
+from nmt.training.scoring import cost, cost_so_far, log_final, score, scores_after
+from nmt.training.states import check_like, checkpoint_errors
 from nmt.training.train import Resumed, train
 from nmt.training.trainer import make_loggers
 
@@ -63,8 +63,9 @@ def resume_run(
     check_buildable(resumed, trusted=cfg.trusted)
     file, checkpoint = load_checkpoint(run_dir)
     with checkpoint_errors(file):
-        reason, step = why_finished(checkpoint, config), checkpoint["global_step"]
         num_processes, training = len(checkpoint["random"]), cost_so_far(checkpoint)
+        check_like(training, cost(0, 0.0, 0), "training")
+        reason, step = why_finished(checkpoint, config), training["steps"]
         new_end = bool(lines) and changes.stretches_schedule(before, config)
     tokenizer = Tokenizer.load(run_dir / "tokenizer", lowercase=reads_lowercase(resumed.data))
     # Fails early if the weights do not fit

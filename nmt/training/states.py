@@ -16,6 +16,7 @@ from nmt.errors import UserError, reason_of
 from nmt.training.callbacks.randomness import random_state, set_random_state
 
 _MOST_SECONDS = 1e12  # limit on seconds of training and other finite numbers, which are far smaller
+_MOST_STEPS = 2**62  # of a count, which grows: TensorBoard takes less than 2**63
 _NUMPY_KEYS = 624  # of NumPy's generator, which reads beyond them at a larger position
 
 
@@ -67,6 +68,8 @@ def check_states(checkpoint: dict[str, Any], module: Any) -> None:
                 )
             elif home in ("lightning", "nmt"):
                 check_like(states[key], each.state_dict(), key)
+            if isinstance(each, EarlyStopping):
+                each.load_state_dict(states[key])  # refuses an unknown reason to stop
             checkpoint["callbacks"][key] = states[key]
 
 
@@ -77,6 +80,8 @@ def check_optimizers(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
     """
     schedules = [each.scheduler.state_dict() for each in trainer.lr_scheduler_configs]
     check_like(checkpoint["lr_schedulers"], schedules, "lr_schedulers")
+    for each, state in zip(trainer.lr_scheduler_configs, checkpoint["lr_schedulers"], strict=True):
+        each.scheduler.load_state_dict(state)  # refuses an unknown mode
     for optimizer, found in zip(trainer.optimizers, checkpoint["optimizer_states"], strict=True):
         groups, ours = found["param_groups"], optimizer.state_dict()["param_groups"]
         check_like([group["lr"] for group in groups], [0.0] * len(ours), "optimizer.lr")
@@ -122,7 +127,7 @@ def check_like(found: Any, wanted: Any, name: str) -> None:
     elif isinstance(wanted, bool | str):
         fits = isinstance(found, type(wanted))
     elif isinstance(wanted, int):
-        fits = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**63
+        fits = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST_STEPS
     else:  # a float, or None before there is a value
         fits = isinstance(found, float | None) or (isinstance(found, int) and abs(found) < 2**63)
         if wanted is not None and abs(wanted) < _MOST_SECONDS:
