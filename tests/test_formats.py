@@ -3,8 +3,10 @@
 import gzip
 import json
 import logging
+import os
 import subprocess
 import sys
+import time
 import tracemalloc
 
 import pandas
@@ -14,7 +16,7 @@ import pytest
 
 from nmt.data.corpus import read_files
 from nmt.data.find import Languages, find, missing_split_error
-from nmt.data.formats import read_rows
+from nmt.data.formats import located_rows, read_rows
 from nmt.errors import UserError
 from nmt.lines import LONGEST_LINE, read_lines
 from tests.small import lay
@@ -323,6 +325,83 @@ def test_a_large_json_array_is_refused_with_the_command_for_lines(tmp_path, monk
     monkeypatch.setattr("nmt.data.formats._LARGEST_ARRAY", 20)
     lay(tmp_path, {"train.json.gz": gzip.compress(json.dumps([GOOD]).encode())})
     with pytest.raises(UserError, match=r"256 MiB; .* gzip -dc train.json.gz \| jq -c '.\[\]' > train.jsonl"):
+        read(tmp_path)
+
+
+# Files that nobody wrote by hand.
+
+LONG = "x" * (LONGEST_LINE + 1)
+HOSTILE = {
+    "lists in lists": (
+        "train.jsonl",
+        '{"en": ' + "[" * 800 + "]" * 800 + ', "fr": "x"}',
+        "line 1: lists in lists",
+    ),
+    "a long name": ("train.jsonl", f'{{"{LONG[:-20]}": 1}}', r'no "en"; the names there are x{80}: set'),
+    "a long text": ("train.json", f'[{{"en": "{LONG}", "fr": "x"}}]', 'item 1: "en" has more than 1,048,576'),
+    "a long line": ("train.csv", f"{LONG}\nen,fr\n", "line 1: more than 1,048,576 bytes"),
+    "a long open quote": ("train.csv", '"' + f"{LONG[9:]}\n" * 3, "line 1: not CSV, a quote is not closed"),
+    "a long column": (
+        "train.csv",
+        f"en,en,fr,{LONG[20:]}\n",
+        r"line 1: a column is named twice: en,en,fr,x{71}$",
+    ),
+    "a lone return": ("train.csv", "en;fr\na\rb;c\n", "line 2: not CSV .new-line character"),
+    "returns alone": ("train.csv", "en,fr\ra,b\r", "line 1: not CSV .new-line character"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_text_is_refused_in_one_line(tmp_path, case):
+    name, content, message = HOSTILE[case]
+    lay(tmp_path, {name: content})
+    with pytest.raises(UserError, match=message) as error:
+        read(tmp_path)
+    assert len(str(error.value)) < 400 + len(str(tmp_path))
+
+
+def test_a_lone_return_does_not_hide_the_separator(tmp_path):
+    lay(tmp_path, {"train.csv": "en;fr\na\rb;c\nd;e\n"})
+    assert read(tmp_path, skip_bad=True) == [("d", "e")]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32()])
+def test_a_date_that_is_none_is_refused(tmp_path, kind):
+    pq.write_table(
+        pa.table({"en": pa.array([2**62 if kind == pa.timestamp("us") else 2**30], kind), "fr": ["x"]}),
+        tmp_path / "train.parquet",
+    )
+    with pytest.raises(UserError, match=r"train.parquet is broken or no Parquet file \("):
+        read(tmp_path)
+
+
+def test_a_text_that_parquet_repeats_is_held_a_few_times(tmp_path):
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 5_000, pa.int32()), pa.array([LONG]))
+    pq.write_table(pa.table({"en": texts, "fr": ["x"] * 5_000}), tmp_path / "train.parquet")
+    before = pa.total_allocated_bytes()
+    rows = located_rows(find(tmp_path, "train", Languages("en", "fr")), Languages("en", "fr"))
+    assert "more than 1,048,576 characters" in str(next(rows)[2])
+    assert pa.total_allocated_bytes() - before < 500 * LONGEST_LINE
+    rows.close()
+
+
+def test_lines_in_a_cell_take_time_in_proportion(tmp_path):
+    lay(tmp_path, {"train.tsv": ('en\tfr\n"' + "\n" * (LONGEST_LINE - 10) + '"\tx\n')})
+    began = time.process_time()
+    [(text, _)] = read(tmp_path)
+    assert not text.strip()
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name")
+def test_a_device_or_pipe_is_no_text(tmp_path):
+    lay(tmp_path, {"train.fr": "x\n"})
+    (tmp_path / "train.en").symlink_to("/dev/zero")
+    with pytest.raises(UserError, match=r"train.en is a pipe or a device"):
+        read(tmp_path)
+    (tmp_path / "train.en").unlink()
+    os.mkfifo(tmp_path / "train.en")
+    with pytest.raises(UserError, match=r"train.en is a pipe or a device"):
         read(tmp_path)
 
 

@@ -14,6 +14,7 @@ from nmt.lines import LONGEST_LINE, decode, raw_lines
 Cells = Iterator[tuple[int, list[str] | UserError]]  # line number of each row, and its cells or its error
 
 _QUOTED = re.compile(rb'(?:(?<=\t)|^)"([^"]*(?:""[^"]*)*)"(?=\t|\r?\n?$)')  # a cell of a row
+_NUM_TRIED = 20  # first lines that show the separator
 _NUMBERS = b"\t\r\n 0123456789.-"
 
 
@@ -53,8 +54,8 @@ def csv_cells(path: Path, separator: str) -> Cells:
 
 def delimiter(path: Path, languages: Languages) -> str:
     """The separator of a .csv (comma, semicolon or tab), by its header or else by its first lines."""
-    csv.field_size_limit(LONGEST_LINE)
-    lines = [line.decode(errors="replace") for line in islice(raw_lines(path), 20)]
+    csv.field_size_limit(2 * _NUM_TRIED * LONGEST_LINE)  # a faulty line is no error here
+    lines = [line.decode(errors="replace").replace("\r", " ") for line in islice(raw_lines(path), _NUM_TRIED)]
 
     def fit(separator: str) -> tuple[bool, int]:
         rows = list(csv.reader(lines, delimiter=separator)) or [[]]
@@ -72,12 +73,14 @@ def is_quoted(path: Path) -> bool:
     end; and either some cell needs its quotes (it holds a quote, a tab or a line end), or all cells but numbers have
     quotes.
     """
-    row, is_open, is_needed, all_quoted = b"", False, False, True
+    row, is_open, is_needed, all_quoted = bytearray(), False, False, True
     for line in raw_lines(path):
         if not is_open and b'"' not in line:
             all_quoted = all_quoted and not line.strip(_NUMBERS)
             continue
-        row = row + line if is_open else line
+        if not is_open:
+            row = bytearray()
+        row += line  # in place: a row may have many lines
         is_open ^= line.count(b'"') % 2 == 1
         if is_open and len(row) <= LONGEST_LINE:
             continue

@@ -203,6 +203,8 @@ def _by_stem(directory: Path, languages: Languages) -> dict[str, Endings]:
             ending = max((each for each in endings if name.endswith(each)), key=len, default=None)
             if ending is None:
                 continue
+            if path.is_fifo() or path.is_char_device():
+                raise UserError(f"{path} is a pipe or a device, which may have no end: give a plain file")
             stem = name.removesuffix(ending)
             shard = _SHARD.fullmatch(stem) if ending in FORMATS else None
             if shard or folder == directory:
@@ -283,5 +285,5 @@ def _holds(directory: Path) -> str:
 
 
 def list_names(names: Sequence[object]) -> str:
-    """The first twelve names, for a message."""
-    return ", ".join(map(str, names[:12])) + (", …" if len(names) > 12 else "")
+    """The first twelve names, cut to 80 characters, for a message."""
+    return ", ".join(f"{name!s:.80}" for name in names[:12]) + (", …" if len(names) > 12 else "")

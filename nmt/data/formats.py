@@ -17,7 +17,7 @@ from nmt.alignment import SEPARATOR
 from nmt.data.delimited import Cells, csv_cells, delimiter, is_quoted, tsv_cells
 from nmt.data.find import Files, Languages, list_names
 from nmt.errors import UserError
-from nmt.lines import decode, open_unpacked, raw_lines, read_lines
+from nmt.lines import LONGEST_LINE, decode, open_unpacked, raw_lines, read_lines
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ Located = tuple[str, int, Row | UserError]  # `FILE, line`, its number, and the 
 
 _NUM_SHOWN = 10  # bad rows
 _UNSOUND = re.compile("[\0\ud800-\udfff]")
+_ROWS_AT_ONCE = 100  # of Parquet: a small file can hold a long text many times
 _LARGEST_ARRAY = 2**28  # bytes of a JSON file that is read as a whole
 
 
@@ -103,6 +104,8 @@ def _attempt(parse: Callable[..., Any], *arguments: Any) -> Any | UserError:
         return parse(*arguments)
     except UserError as error:
         return error
+    except RecursionError:
+        return UserError("lists in lists, too deep to read")
 
 
 def _is_array(path: Path) -> bool:
@@ -205,7 +208,7 @@ def _columns(first: list[str], languages: Languages, where: str) -> tuple[list[s
             f"data.columns=[{','.join(sorted((languages.src, languages.tgt)))}] (in order), with data=files"
         )
     if any(columns.count(name) > 1 for name in names):
-        raise UserError(f"{where}: a column is named twice: {','.join(first)}")
+        raise UserError(f"{where}: a column is named twice: {','.join(first):.80}")
     return columns, [columns.index(name) for name in names if name in columns]
 
 
@@ -213,8 +216,12 @@ def _parquet_rows(path: Path, languages: Languages) -> Iterator[Located]:
     try:
         with open_unpacked(path) as handle, pq.ParquetFile(handle) as table:
             wanted = wanted_columns(table.schema_arrow.names, languages, str(path))
-            yield from table_rows(table.iter_batches(columns=wanted), languages, str(path))
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+            batches = table.iter_batches(_ROWS_AT_ONCE, columns=wanted)
+            yield from table_rows(batches, languages, str(path))
+    except UserError:
+        raise
+    # A date that Python does not have is an OverflowError or a ValueError
+    except (pa.ArrowException, OverflowError, ValueError) as error:
         raise UserError(f"{path} is broken or no Parquet file ({str(error).splitlines()[0]})") from error
 
 
@@ -255,6 +262,10 @@ def _text(value: Any, name: str) -> str:
         return f" {SEPARATOR} ".join(_text(each, name) for each in value)
     if not isinstance(value, str):
         raise UserError(f'"{name}" is {str(value)[:24]}, not text')
+    if len(value) > LONGEST_LINE:
+        raise UserError(
+            f'"{name}" has more than {LONGEST_LINE:,} characters: it must be a sentence or a document'
+        )
     if _UNSOUND.search(value):
         raise UserError(f'"{name}" holds a NUL character or half a surrogate pair')
     return value
