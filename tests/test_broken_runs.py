@@ -62,6 +62,7 @@ RUNS = {
     "checkpoint of nothing": (weights({}), ["best.ckpt does not fit the configured model"]),
     "checkpoint of a tensor": (lambda run: torch.save(torch.zeros(3), run / CHECKPOINT), ["best.ckpt is broken"]),
     "diverged": (spoiled, ["best.ckpt holds weights that are no numbers"]),
+    "data of null": (config("model: {_target_: x}\ndata: null"), ["config.yaml is broken: data holds no settings"]),
     "model without a class": (config("model: {}\ndata: {}"), ["config.yaml is broken"]),
 }  # fmt: skip
 

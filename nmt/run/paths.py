@@ -54,7 +54,7 @@ def load_config(directory: Path) -> DictConfig:
         if not (OmegaConf.is_dict(model) and "_target_" in model):
             raise ValueError("model has no _target_")
         for key in ("data", "choices", "decoding", "metrics"):
-            if config.get(key) is not None and not OmegaConf.is_dict(config[key]):
+            if not OmegaConf.is_dict(config.get(key)) and (key == "data" or config.get(key) is not None):
                 raise ValueError(f"{key} holds no settings")
         joint = OmegaConf.select(config, "data.tokenizer.joint", default=True)
         if not isinstance(joint, bool):
