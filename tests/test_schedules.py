@@ -20,7 +20,7 @@ from nmt.training import schedules
 from nmt.training.callbacks import EndScheduleWithTime
 from nmt.training.callbacks.randomness import random_state
 from nmt.training.checks import check_warmup, num_steps
-from nmt.training.states import check_optimizers, sound
+from nmt.training.states import check_optimizers, checkpoint_errors
 from tests.test_module import examples, make_module
 
 
@@ -132,7 +132,7 @@ def test_the_state_of_another_plateau_is_refused():
     trainer: Any = SimpleNamespace(lr_scheduler_configs=[SimpleNamespace(scheduler=scheduler)], optimizers=[])
     states = [{"lr_schedulers": [scheduler.state_dict() | {"mode": each}]} for each in ("max", "x")]
     check_optimizers(states[0] | {"optimizer_states": []}, trainer)
-    with pytest.raises(UserError, match="mode x is unknown"), sound("the checkpoint"):
+    with pytest.raises(UserError, match="mode x is unknown"), checkpoint_errors("the checkpoint"):
         check_optimizers(states[1] | {"optimizer_states": []}, trainer)
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmt.kernels import onednn
 from nmt.kernels.choice import product_type, promote
-from nmt.kernels.onednn import add_weight_gradient, is_faster
 from nmt.kernels.packed import map_of
 
 ROWS = 512  # rows of each pass with logits in memory at a time
@@ -142,7 +142,7 @@ class _LinearLoss(torch.autograd.Function):
         nll, spread, divergence = (features.new_zeros(()) for _ in range(3))
         narrow = dtype != weight.dtype
         ahead = back = None
-        if narrow or num_passes * num_rows >= MANY_ROWS or (features.is_cpu and is_faster()):
+        if narrow or num_passes * num_rows >= MANY_ROWS or (features.is_cpu and onednn.is_faster()):
             ahead, back = map_of(weight, dtype), map_of(weight.t(), dtype) if learning else None
         at_once = _rows_at_once(features, vocab_size)
         buffers = features.new_empty(2, num_passes * min(at_once, num_rows), vocab_size)
@@ -180,7 +180,7 @@ class _LinearLoss(torch.autograd.Function):
             if narrow:
                 grad_weight += slope.t() @ rows.to(dtype)
             else:
-                add_weight_gradient(grad_weight, slope, rows)
+                onednn.add_weight_gradient(grad_weight, slope, rows)
         if label_smoothing:
             grads = (grad_features, grad_weight, grad_bias)
             num_logits = num_passes * (num_rows if counted is None else counted.sum())
