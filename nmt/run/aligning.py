@@ -185,9 +185,11 @@ class AligningModel(Model):
         without_end = of_target._replace(groups=of_target.groups[:-1])
         return Aligned(alignment.weights_between(rows, without_end, of_source), of_source, of_target)
 
-    def between_words(self, weights: np.ndarray, source: str, target: str) -> np.ndarray:
+    def between_words(
+        self, weights: np.ndarray, source: str, target: str, reading: Reading = "emitted"
+    ) -> np.ndarray:
         """Weights between the words of a pair, from weights [T, S] between its pieces, ends of sentence included."""
-        return self.between_units(weights, source, target, units="words").weights
+        return self.between_units(weights, source, target, reading, "words").weights
 
     def alignment_error(
         self, dataset: Any, weights: Mapping[int, Any], rows: Iterable[int]
