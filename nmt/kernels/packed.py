@@ -128,11 +128,11 @@ def _map_for_search(weight: Tensor) -> Map | None:
     dtype = product_type(weight)
     if weight.numel() >= LARGE_IN_SEARCH:
         return map_of_any_rows(weight) if _packs(weight, dtype) else None
-    return map_by_columns(weight) if _is_mkls(weight, dtype) else None
+    return map_by_columns(weight) if _mkl_is_faster(weight, dtype) else None
 
 
-def _is_mkls(weight: Tensor, dtype: torch.dtype) -> bool:
-    """True if MKL is the faster library for products with the weight."""
+def _mkl_is_faster(weight: Tensor, dtype: torch.dtype) -> bool:
+    """True if MKL is the faster library for products of the weight in `dtype`."""
     served = weight.is_cpu and weight.dtype == dtype == torch.float32 and torch.backends.mkl.is_available()
     return served and fast(weight) and not onednn.is_faster()
 

@@ -72,10 +72,12 @@ def shift_of_all(blocks: Sequence[tuple[Sequence[str], Sequence[str]]]) -> int |
         for end, (lines, _) in zip(ends, blocks, strict=True)
     ]
     lines, scores = np.concatenate(inner), dict[int, float]()
+    if len(lines) < 2:
+        return None
     for shift in range(-FARTHEST, FARTHEST + 1):
         first, second = ((src.at(half), tgt.at(half + shift)) for half in (lines[::2], lines[1::2]))
         words = WordPairs.learn(*first)
-        scores[shift] = float(line_scores(*words.known(*second), words).mean()) if len(lines) > 1 else 0.0
+        scores[shift] = float(line_scores(*words.known(*second), words).mean())
     other, best = sorted(scores, key=scores.__getitem__)[-2:]
     return best if scores[best] > scores[other] + _LEAST_GAIN else None
 

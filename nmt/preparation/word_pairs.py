@@ -96,9 +96,8 @@ def _improve(chances: NDArray[np.float32], src: Words, tgt: Words) -> NDArray[np
             np.add.at(counts[:, way], slots, weights)
             np.add.at(totals[:, way], given, weights)
             owners[slots, way] = given
-            owners[slots[given == _RARE], way] = (
-                _RARE  # by a smaller total, a shared slot would seem too likely
-            )
+            # By the total of another word in its slot, a pair of rare words would seem too likely
+            owners[slots[given == _RARE], way] = _RARE
     for way in (0, 1):
         counts[:, way] = np.clip((counts[:, way] - _DISCOUNT) / (totals[owners[:, way], way] + 1), 0, 1)
     return counts.astype(np.float32)
