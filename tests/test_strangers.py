@@ -1,11 +1,13 @@
 """A run from a stranger is data: whatever it holds, a command writes, removes, connects and starts nothing outside."""
 
+import copy
 import json
 import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from nmt import Run
 from nmt.commands.run_names import stored_choices
 from nmt.errors import UserError
 from nmt.run.paths import load_config
+from nmt.training.states import check_optimizers
 from tests.commands import Ended, refused, run_composed
 from tests.small import TINY
 from tests.watched import watched
@@ -299,6 +302,21 @@ def test_states_of_another_shape_are_refused(stranger):
 
     checkpoint(stranger, change)
     refused(command("train", stranger), "state optimizer.0.exp_avg is not as this run would have it")
+
+
+@pytest.mark.parametrize("step", [-1.0, float("nan")])
+def test_an_optimizer_step_below_zero_is_refused(step):
+    """With it, the first update makes all weights NaN."""
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.grad = torch.zeros(2)
+    optimizer = torch.optim.AdamW([weight])
+    optimizer.step()
+    trainer: Any = SimpleNamespace(lr_scheduler_configs=[], optimizers=[optimizer])
+    stored = {"lr_schedulers": [], "optimizer_states": [copy.deepcopy(optimizer.state_dict())]}
+    check_optimizers(stored, trainer)
+    stored["optimizer_states"][0]["state"][0]["step"] = torch.tensor(step)
+    with pytest.raises(UserError, match=r"state optimizer\.0\.step is not as this run would have it"):
+        check_optimizers(stored, trainer)
 
 
 def repeated(times: int = 60) -> list[Any]:

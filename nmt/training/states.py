@@ -96,7 +96,10 @@ def check_optimizers(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
             for weight in group["params"]
         ]
         for number, state in found["state"].items():
-            check_like(state, entries[number], f"optimizer.{number}")
+            name = f"optimizer.{number}"
+            check_like(state, entries[number], name)
+            if not 0 <= state.get("step", 0) < _MOST_STEPS:  # also NaN
+                raise UserError(f"the checkpoint's state {name}.step is not as this run would have it")
 
 
 def _entries(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
