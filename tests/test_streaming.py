@@ -248,6 +248,19 @@ def test_an_epoch_has_as_many_batches_as_were_asked_for(folder, tokenizer):
     ]
 
 
+@pytest.mark.parametrize(
+    ("place", "position"),
+    [(Place(batch=9), 5), (Place(), 31), (Place(batch=30), 51)],
+    ids=["behind", "far ahead", "after the epoch"],
+)
+def test_a_stored_place_of_another_batch_is_refused(folder, tokenizer, place, position):
+    module = data(folder, tokenizer, epoch_batches=50)
+    module.stream.place = place
+    module.start_at(0, position)
+    with pytest.raises(UserError, match=r"StreamingDataModule\.place is not that of its batch"):
+        next(iter(module.train_dataloader()))
+
+
 def test_the_largest_batch_is_as_large_as_any(folder, tokenizer):
     def shapes(**limits: int) -> list[tuple[int, ...]]:
         largest = data(folder, tokenizer, **limits).largest_batches(0)

@@ -321,8 +321,18 @@ class StreamedEpoch:
         return self.length
 
     def __iter__(self) -> Iterator[Batch]:
-        batches = self.stream.batches(self.first + self.done, num_replicas=self.num_replicas, rank=self.rank)
-        return islice(batches, self.length - self.done)
+        """Yield the batches. Raises UserError if the place, which a checkpoint may give, is not just before them.
+
+        It is checked at the first batch, as Lightning also asks for iterators that it does not use.
+        """
+        first = self.first + self.done
+        ahead = first - self.stream.place.batch  # in a block, which has no more batches than pairs
+        if self.done > self.length or not 0 <= ahead <= self.stream.buffer_pairs:
+            raise UserError(
+                "the checkpoint's state StreamingDataModule.place is not that of its batch: start the run anew"
+            )
+        batches = self.stream.batches(first, num_replicas=self.num_replicas, rank=self.rank)
+        yield from islice(batches, self.length - self.done)
 
 
 def make_datamodule(
