@@ -223,6 +223,7 @@ def test_the_server_hands_out_the_files_of_the_page_alone(served):
         "/notes.txt",
         "/none.js",
         "/out.json",
+        "x://[/page.js",
     )
     for path in (*outside, "/..%5c..%5cconfig.yaml", "/%00", "/0/../../config.yaml"):
         assert asked(served, path)[0] == 404, path

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from omegaconf import DictConfig
 
@@ -129,7 +129,8 @@ class Handler(SimpleHTTPRequestHandler):
 
     def translate_path(self, path: str) -> str:
         """The file of an address; an empty name, which is not found, if the page has no such file."""
-        folder, name = self.server.folder.resolve(), unquote(urlsplit(path).path).strip("/") or "index.html"
+        folder = self.server.folder.resolve()
+        name = unquote(path.partition("?")[0]).strip("/") or "index.html"
         files = {each.relative_to(folder).as_posix(): each.resolve() for each in folder.rglob("*.*")}
         file = files.get(name, folder)
         return str(file) if file.is_relative_to(folder) and file.suffix in TYPES else ""
