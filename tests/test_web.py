@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -99,6 +100,14 @@ def test_the_hint_says_how_the_text_is_written():
     assert "in lower case and with a space before punctuation" in web.text_hint(["a house .", "is it ?"])
     assert "lower case" not in web.text_hint(["The house .", "Is it ?"])
     assert web.text_hint([]) == ""
+
+
+def test_a_validation_line_is_cut_as_the_page_cuts_a_text():
+    """Else a line of a book takes the page's BPE minutes, or more stack than it has."""
+    lines = [" " * 2000 + "a", "a b" * 70_000, "a"]
+    read: Any = SimpleNamespace(split=lambda name: {"src": lines})
+    longest = int(re.findall(r"const LONGEST = (\d+);", (web.PAGE / "page.js").read_text("utf-8"))[0])
+    assert web._validation_text(read) == [lines[1][:longest], "a"]
 
 
 # Graphs.

@@ -48,6 +48,7 @@ RUNTIME = {
 }
 HOST = "https://cdn.jsdelivr.net"
 ADDRESS = f"{HOST}/npm/onnxruntime-web@{VERSION}/dist"
+MOST_CHARACTERS = 1000  # of a text: the page reads no more
 NUM_EXAMPLES, NUM_LENGTHS, NUM_CHECKED = 3, 12, 500  # lines of the validation text
 MOST_VALIDATIONS = 20  # whose attention the page shows
 USAGE = """Any file server can hand out this folder: a project's pages on a code host, or
@@ -240,9 +241,12 @@ def _write_run(run: Run, name: str, folder: Path, decoding: DecodingSettings) ->
 
 
 def _validation_text(run: Run) -> list[str]:
-    """The sources of the validation text; none, with a warning, if it cannot be read on this machine."""
+    """The sources of the validation text, as far as the page reads them.
+
+    None, with a warning, if it cannot be read on this machine.
+    """
     try:
-        return [line for line in run.split("val")["src"] if line.strip()]
+        return [cut for line in run.split("val")["src"] if (cut := line[:MOST_CHARACTERS]).strip()]
     except UserError as error:
         log.warning("the page has no examples, as the validation text cannot be read: %s", error)
         return []
