@@ -56,7 +56,7 @@ class Run(TranslatingModel, AligningModel):
     ) -> "Run":
         """Load a run directory. `checkpoint` is best, last, or a file's path. Raises UserError naming the missing file.
 
-        With `average`, the weights are the mean of the last `average` checkpoints kept for this. With `int8`, the
+        With `average`, the weights are the mean of the last `average` checkpoints kept for this. With `int8`, large
         linear maps outside the attention's scores multiply in bytes (`nmt.kernels.int8`), only on a CPU. `trusted`
         names modules outside this package; the run may build their classes.
         """
