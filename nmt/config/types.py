@@ -51,10 +51,10 @@ GROUPS = (
     ConfigGroup("decoder", "what writes the translation", recorded=True),
     ConfigGroup("cell", "what recurrent layers repeat", recorded=True),
     ConfigGroup("attention", "the published score with its published wiring", recorded=True, in_name=True),
-    ConfigGroup("wiring", "how the decoder uses the attention, which brings its own", recorded=True),
+    ConfigGroup("wiring", "how the decoder uses the attention; attention= also sets it", recorded=True),
     ConfigGroup("normalizer", "from scores to weights", recorded=True),
     ConfigGroup(
-        "content", "what local_m, local_p, multi_head, sentences and hierarchical score with", recorded=True
+        "content", "the score inside local_m, local_p, multi_head, sentences and hierarchical", recorded=True
     ),
     ConfigGroup(
         "positions", "how Transformer and convolutional layers know the order of words", recorded=True
@@ -63,12 +63,12 @@ GROUPS = (
     ConfigGroup("scheduler", "the learning rate over time", recorded=True),
     ConfigGroup("averaging", "whether averaged weights are validated, kept and scored", recorded=True),
     ConfigGroup("decoding", "how text is translated", changeable=True),
-    ConfigGroup("metrics", "what translations are scored by", changeable=True),
+    ConfigGroup("metrics", "the scores of translations", changeable=True),
     ConfigGroup("trainer", "where training runs"),
     ConfigGroup("callbacks", "what happens during training", changeable=True),
     ConfigGroup("logger", "where training is logged", changeable=True),
-    ConfigGroup("tuning", "which settings a sweep (-m) tries, going by their scores"),
-    ConfigGroup("experiment", "a whole reported run in one file"),
+    ConfigGroup("tuning", "the settings that a search (-m) tries, guided by their scores"),
+    ConfigGroup("experiment", "all settings of a run in one file"),
 )
 INTERNAL = ("base", "stored")  # files of a group that are no choices
 
