@@ -196,7 +196,7 @@ def check_translate(cfg: DictConfig, overrides: Sequence[str]) -> None:
         _refuse_idle("units", overrides, "without alignments=, weights=, heatmaps= or page=")
     if cfg.explain and ((cfg.page is None and cfg.heatmaps is None) or cfg.beside is not None):
         raise UserError(
-            f"explain={say(cfg.explain)} is for page=FILE and heatmaps=DIR, without beside=: give one, leave out beside"
+            f"explain={say(cfg.explain)} needs page=FILE or heatmaps=DIR, and does not go with beside="
         )
     _check_explainers(cfg)
 

@@ -60,8 +60,8 @@ def explain_error(error: BaseException, config_name: str) -> str:
     if reference := re.search(r"Interpolation key '([^']+)' not found\s+full_key: (\S+)", text):
         wanted, key = reference.groups()
         return (
-            f"{key} takes its value from {wanted}, which what else is chosen has not got: the choice of "
-            f"{_group_of(key)} does not go with it; leave it out, or give {key}=VALUE"
+            f"{key} takes its value from {wanted}, which the other choices do not have: leave out the choice of "
+            f"{_group_of(key)}, or give {key}=VALUE"
         )
     if mandatory := re.search(r"Missing mandatory value: (\S+)", " ".join(chain)):
         return f"{mandatory.group(1)} is required: give {mandatory.group(1)}=VALUE"

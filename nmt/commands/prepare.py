@@ -102,7 +102,8 @@ def say_copy(counts: dict[str, int]) -> str:
     """The numbers of kept and dropped pairs."""
     kept = [f"{name} {counts[name]:,}" for name in NEW_SPLITS if name in counts]
     dropped = [f"{name} {number:,}" for name, number in counts.items() if name not in NEW_SPLITS]
-    return f"{', '.join(kept)}; dropped: {', '.join(dropped) or 'none'} ({DROPPED} has their lines)"
+    lines = f"{', '.join(dropped)} ({DROPPED} has their lines)" if dropped else "none"
+    return f"{', '.join(kept)}; dropped: {lines}"
 
 
 main = prepare

@@ -98,9 +98,9 @@ class TranslationDataModule(L.LightningDataModule):
         self._rows["train"], self.filter_counts = encoding.filter_pairs(encoded, **limits)
         self.train = self._rows["train"].dataset
         self._check_budget(splits["train"])
-        log.info(
-            "training pairs: %s", ", ".join(f"{count:,} {what}" for what, count in self.filter_counts.items())
-        )
+        counts = {name: f"{count:,}" for name, count in self.filter_counts.items()}
+        said = "training pairs: %(kept)s kept; left out: %(empty)s empty, %(too_long)s too long, %(ratio)s too uneven"
+        log.info(said, counts)
         encoding.warn_of_left_out(self.filter_counts, limits, "training pairs")
 
     def _warn_of_unknown(self, encoded: Dataset, text: Dataset, kinds: dict[str, str]) -> None:

@@ -88,11 +88,11 @@ def say_report(name: str, split: Mapping[str, Any]) -> str:
     lines = [f"{name}: {split['pairs']:,} pairs"]
     for lang, side in split["sides"].items():
         scripts = ", ".join(f"{script} {share:.1%}" for script, share in side["scripts"].items())
-        lengths = ", ".join(f"{value} ({each} %)" for each, value in side["percentiles"].items())
+        lengths = ", ".join(f"{value} in {each} %" for each, value in side["percentiles"].items())
         lines.append(
             f"  {lang}: {side['length']:,} {side['unit']}, {side['characters']:,} characters; {scripts}"
         )
-        lines.append(f"    {side['unit']} per line, with the share of lines that have no more: {lengths}")
+        lines.append(f"    {side['unit']} per line: at most {lengths} of the lines")
     for problem, found in split["problems"].items():
         lines.append(f"  {_say_problem(problem, found)}")
         lines += [

@@ -22,7 +22,7 @@ PROBLEMS = {  # in the order in which a dropped pair counts under one of them
     "mismatched": "the words of the two sides do not belong together",
     "truncated": "a side breaks off",
     "held_out": "the pair stands in a held-out split",
-    "near": "the source stands in a held-out split but for case, punctuation, numbers or one word",
+    "near": "the source stands in a held-out split, except for case, punctuation, numbers or one word",
     "numbers": "a number stands on one side only",
     "links": "a URL or an e-mail address stands on one side only",
     "markup": "markup or entities, as <b> or &amp;",

@@ -167,8 +167,8 @@ def _settings(stored: Any, ours: Any, key: str, given: Sequence[str], trusted: S
         return stored
     part = "" if section == "trainer" else f", or {section}.{names[0]}=null to leave it out"
     raise UserError(
-        f"{key}={say(stored)[:80]} is stored in the run, which may not set this: your configuration does, and has it "
-        f"otherwise: give {key}= as you want it{part}"
+        f"{key}={say(stored)[:80]} is stored in the run, which may not set this, and differs from your "
+        f"configuration: give {key}= as you want it{part}"
     )
 
 

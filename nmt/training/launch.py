@@ -33,8 +33,8 @@ def check_launch(trainer: L.Trainer, *, num_before: int | None, sweep: bool) -> 
         )
     if num_before not in (None, wanted):
         raise UserError(
-            f"the run had {num_before} processes and would go on with {wanted}: give as many, as "
-            "trainer.devices x trainer.num_nodes"
+            f"the run had {num_before} processes and would go on with {wanted}: trainer.devices x "
+            f"trainer.num_nodes must be {num_before}"
         )
     # Lightning would repeat the command of the whole sweep in every process.
     if sweep and wanted > 1 and not _started_by_others(trainer):

@@ -89,7 +89,7 @@ def choose_length_alpha(
     best = (max if best_of(scorers[name]) == "max" else min)(ALPHAS, key=lambda alpha: scores[alpha])
     chosen = nearest_to_one(scores, resampled, best)
     log.info(
-        "decoding.length_alpha=%s: %s of validation %.2f; with 1.0 %.2f, with %s, the best, %.2f",
+        "decoding.length_alpha=%s: %s of validation %.2f (with 1.0: %.2f; the best, with %s: %.2f)",
         *(chosen, LABELS.get(name, name), scores[chosen], scores[1.0], best, scores[best]),
     )
     return chosen
