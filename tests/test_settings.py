@@ -194,6 +194,7 @@ def test_a_run_directory_alone_is_said_with_its_key(tmp_path):
         ("train", "decoding.top_p", "decoding=sample"),
         ("train", "batch_size", "'data.max_tokens', padded tokens in a batch"),
         ("train", "decoding.topp", "decoding=sample decoding.top_p"),
+        ("train", "attention.temperatur", "'attention.temperature' of attention="),
         ("train", "data.streming", "'data.streaming' of data=files"),
         ("train", "wiring.input_feeding", "wiring=update_then_attend"),
         ("train", "optimzer.lr", "optimizer.lr"),

@@ -29,7 +29,9 @@ def suggest(key: str, command: str) -> str:
     others = dict(other_names(command))
     if called := get_close_matches(name.lower().replace("-", "_"), others, n=1, cutoff=0.85):
         setting, *note = others[called[0]].split(", ", 1)
-        return f"; did you mean '{setting}'{''.join(f', {each}' for each in note)}?"
+        # Unless the group of the key has this name too
+        if f"{parent}.{called[0]}" not in known or f"{parent}." in setting:
+            return f"; did you mean '{setting}'{''.join(f', {each}' for each in note)}?"
     elsewhere = [each for each in known if each.rpartition(".")[2] == name and each != key]
     close = get_close_matches(key, elsewhere, n=1, cutoff=0) or get_close_matches(
         key.lower(), known, n=1, cutoff=0.87

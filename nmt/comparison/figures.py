@@ -150,7 +150,9 @@ def find_baseline(
     found = [system for system in words if given in words[system]]
     if len(found) != 1:
         known = ", ".join(dict.fromkeys([*systems, *labels]))
-        raise UserError(f"baseline={given} names {len(found) or 'none'} of these: give one of {known}")
+        raise UserError(
+            f"baseline={given} names {len(found) or 'none'} of the systems and runs: give one of {known}"
+        )
     return systems.index(found[0]), found[0]
 
 
