@@ -87,35 +87,28 @@ def check_optimizers(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
         check_like([group["lr"] for group in groups], [0.0] * len(ours), "optimizer.lr")
         if [group | {"lr": None} for group in groups] != [group | {"lr": None} for group in ours]:
             raise UserError("the checkpoint's optimizer has other settings than this run would have it")
-        entries = [
-            {
-                name: weight if isinstance(value, Tensor) and value.dim() else value
-                for name, value in kept.items()
-            }
-            for group, kept in zip(optimizer.param_groups, _entries(optimizer), strict=True)
-            for weight in group["params"]
-        ]
+        wanted = _states_after_a_step(optimizer)
         for number, state in found["state"].items():
             name = f"optimizer.{number}"
-            check_like(state, entries[number], name)
+            check_like(state, wanted[number], name)
             if not 0 <= state.get("step", 0) < _MOST_STEPS:  # also NaN
                 raise UserError(f"the checkpoint's state {name}.step is not as this run would have it")
 
 
-def _entries(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """The optimizer state of the smallest weight of every group, from a step with zero gradient, which is undone."""
-    smallest = [min(group["params"], key=Tensor.numel) for group in optimizer.param_groups if group["params"]]
-    before = [weight.detach().clone() for weight in smallest]
-    for weight in smallest:
+def _states_after_a_step(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any]]:
+    """The optimizer state of each weight, by number, after a step with zero gradient, which is undone."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    before = [weight.detach().clone() for weight in weights]
+    for weight in weights:
         weight.grad = torch.zeros_like(weight)
     optimizer.step()
-    entries = iter([dict(optimizer.state[weight]) for weight in smallest])
+    states = optimizer.state_dict()["state"]
     optimizer.state.clear()
     with torch.no_grad():
-        for weight, value in zip(smallest, before, strict=True):
+        for weight, value in zip(weights, before, strict=True):
             weight.copy_(value)
             weight.grad = None
-    return [next(entries) if group["params"] else {} for group in optimizer.param_groups]
+    return states
 
 
 def check_like(found: Any, wanted: Any, name: str) -> None:
