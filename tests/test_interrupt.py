@@ -13,7 +13,7 @@ import lightning as L
 import pytest
 
 from nmt.training.callbacks import Interrupted, SaveOnInterrupt
-from tests.commands import ROOT, call, last_of_each, refused, run_composed
+from tests.commands import ROOT, last_of_each, refused, run, run_composed
 from tests.small import TINY
 
 
@@ -78,17 +78,17 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     step = int(found.group(1))
     stop = [f"trainer.max_steps={step + 3}", "decoding.beam_size=1"]
     refused(
-        call("train", f"resume={directory}", "model.dropout=0.5", *stop), "model.dropout cannot", "-> 0.5"
+        run("train", f"resume={directory}", "model.dropout=0.5", *stop), "model.dropout cannot", "-> 0.5"
     )
-    result = call("train", f"resume={directory}", *stop)
-    message = result.stdout.decode() + result.stderr.decode()
-    assert result.returncode == 0, message
+    ended = run("train", f"resume={directory}", *stop)
+    message = ended.out + ended.err
+    assert ended.status == 0, message
     assert f"trainer.max_steps: -1 -> {step + 3}" in message
     assert f"going on from {directory}/checkpoints/last.ckpt, step {step}" in message
     assert "BLEU" in message
-    result = call("translate", f"run={directory}", "checkpoint=last", stdin=b"the cat sleeps .\n")
-    assert result.returncode == 0, result.stderr.decode()
-    assert result.stdout.count(b"\n") == 1
+    ended = run("translate", f"run={directory}", "checkpoint=last", stdin=b"the cat sleeps .\n")
+    assert ended.status == 0, ended.err
+    assert ended.out.count("\n") == 1
 
 
 def test_an_interrupt_that_lightning_takes_for_its_own_is_an_interrupt_still(

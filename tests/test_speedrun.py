@@ -116,7 +116,7 @@ def test_settings_without_effect_on_the_race_are_refused():
 @pytest.mark.slow
 def test_a_race_is_run(tmp_path):
     (tmp_path / "text").mkdir()
-    for name, number in (("train", 200), ("val", 10), ("test", 10)):
+    for name, number in (("train", 100), ("val", 3), ("test", 1)):
         for side, lang in enumerate(("en", "vi")):
             lines = "\n".join(pair[side] for pair in texts(number))
             (tmp_path / "text" / f"{name}.{lang}").write_text(lines + "\n", "utf-8")
