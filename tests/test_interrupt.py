@@ -77,9 +77,7 @@ def test_ctrl_c_saves_the_last_checkpoint(tmp_path: Path):
     assert f"train.py: interrupted: go on with resume={directory}\n" in text
     step = int(found.group(1))
     stop = [f"trainer.max_steps={step + 3}", "decoding.beam_size=1"]
-    refused(
-        run("train", f"resume={directory}", "model.dropout=0.5", *stop), "model.dropout cannot", "-> 0.5"
-    )
+    refused(run("train", f"resume={directory}", "model.dropout=0.5", *stop), "model.dropout cannot", "-> 0.5")
     ended = run("train", f"resume={directory}", *stop)
     message = ended.out + ended.err
     assert ended.status == 0, message

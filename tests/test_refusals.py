@@ -159,6 +159,21 @@ def test_train_refuses_settings_that_cannot_be(case, tmp_path, small_cache):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+MODELS = {
+    "heads that do not divide": (["model=transformer", "decoder.num_heads=3"], "num_heads must divide model.size"),
+    "sentences of no document": (["attention=sentences"], "set data.tokenizer.documents=true"),
+    "sentences of another encoder": (["attention=hierarchical", "encoder=convolutional"], "set encoder=hierarchical"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_a_model_that_cannot_be_is_refused_before_the_text_is_read(case, tmp_path):
+    overrides, message = MODELS[case]
+    no_text = ["data=files", f"data.path={tmp_path}", "data.src_lang=en", "data.tgt_lang=vi"]
+    refused(run_composed("train", *no_text, *overrides, f"run_dir={tmp_path / 'run'}"), message)
+    assert not (tmp_path / "run").exists()
+
+
 # What the other commands are asked of a good run, RUN, with FILE a file of theirs, and what the line says.
 REQUESTS = {
     "scores in a file": ("evaluate", ["output=FILE"], ["output=FILE: FILE is a file, not a folder"]),

@@ -39,6 +39,26 @@ def check_accelerator(name: Any) -> None:
         )
 
 
+def check_model(cfg: DictConfig) -> None:
+    """Raise UserError for settings of which no model can be built, before the text is read."""
+    pieces = cfg.data.tokenizer
+    may_separate = (
+        pieces.get("documents") or pieces.model is not None
+    )  # a given model's pieces are not known yet
+    build(
+        cfg.model,
+        "model",
+        trusted=cfg.trusted,
+        src_vocab_size=8,
+        tgt_vocab_size=8,
+        joint_vocabulary=pieces.joint,
+        separator_id=4 if may_separate else None,
+        pad_id=0,
+        bos_id=2,
+        eos_id=3,
+    )
+
+
 def check_monitors(cfg: DictConfig, givers: list[Any], *, has_attention: bool, has_gold: bool) -> None:
     """Raise UserError if a setting monitors a score that none of `givers` logs, or has the wrong `mode` for it.
 

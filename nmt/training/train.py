@@ -40,6 +40,7 @@ from nmt.training.callbacks import (
 from nmt.training.checks import (
     check_explainer,
     check_lengths,
+    check_model,
     check_monitors,
     check_references,
     check_rules,
@@ -105,6 +106,8 @@ def set_up(cfg: DictConfig, resumed: Resumed | None) -> L.Trainer:
     """Check the settings that need no text, seed the random generators, and make the trainer and the run directory."""
     check_buildable(cfg, trusted=cfg.trusted)
     check_rules(cfg)
+    if resumed is None:
+        check_model(cfg)
     run_dir = Path(cfg.run_dir)
     if resumed is None and launch_rank() == 0 and has_checkpoints(run_dir):
         raise UserError(f"{run_dir} has a run already: go on with resume={run_dir}, or give another run_dir=")
