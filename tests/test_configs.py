@@ -264,7 +264,7 @@ WHOLE, NUMBER, TEXT = (
 REFUSED = {
     "a large seed": ("train", ["seed=5000000000"], "seed=5000000000: Input should be less than 4294967296"),
     "more than can be counted": (
-        "train", ["data=files", "data.path=.", f"data.buffer_pairs={2**70}"], r"data.buffer_pairs=\d+: .* less than"
+        "train", ["data=files", "data.path=.", f"data.buffer_pairs={2**70}"], r"data.buffer_pairs=\d+: .*give less than"
     ),
     "no ratio": ("train", ["data.max_ratio=null"], f"data.max_ratio=null: {NUMBER}"),
     "no finite ratio": ("train", ["data.max_ratio=nan"], "data.max_ratio=NaN: Input should be"),

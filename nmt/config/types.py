@@ -10,8 +10,15 @@ from typing_extensions import is_typeddict
 
 from nmt.errors import UserError
 
+
+def _in_64_bits(value: int) -> int:
+    if value >= 2**63:
+        raise ValueError("give less than 2^63")
+    return value
+
+
 Whole = Annotated[int, Field(ge=0)]
-Count = Annotated[int, Field(ge=1, lt=2**63)]  # a Python index
+Count = Annotated[int, Field(ge=1), AfterValidator(_in_64_bits)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1)]
