@@ -330,9 +330,9 @@ def test_a_current_page_in_a_read_only_run_is_served(tmp_path, monkeypatch):
 
 # In a browser.
 
-SMALL_RUN = ["data.num_train=2000", "data.num_val=310", "data.num_test=4", "data.max_words=10", "model.size=64",
-             "data.max_tokens=512", "data.tokenizer.vocab_size=600", "trainer.max_epochs=6", "model.dropout=0",
-             "optimizer.lr=0.005", "trainer.check_val_every_n_epoch=3", "trainer.enable_progress_bar=false",
+SMALL_RUN = ["data.num_train=800", "data.num_val=310", "data.num_test=4", "data.max_words=10", "model.size=64",
+             "data.max_tokens=512", "data.tokenizer.vocab_size=600", "trainer.max_epochs=4", "model.dropout=0",
+             "optimizer.lr=0.005", "trainer.check_val_every_n_epoch=2", "trainer.enable_progress_bar=false",
              "trainer.accelerator=cpu", "callbacks.alignments.num_sentences=1"]  # fmt: skip
 KINDS = {
     "gru": ["attention=bahdanau"],
