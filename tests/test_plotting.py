@@ -230,6 +230,12 @@ def test_learning_curves_have_the_steps_of_each_run():
         np.testing.assert_array_equal(line.get_xydata(), np.transpose(curve))
 
 
+@pytest.mark.parametrize(("last", "are_whole"), [(20, True), (1.5, False)])
+def test_whole_numbers_are_marked_by_whole_numbers(last, are_whole):
+    figure = plotting.learning_curves({"a": [([0, last], [1.0, 2.0])]}, ylabel="lines")
+    assert all(float(mark).is_integer() for mark in figure.axes[0].get_xticks()) == are_whole
+
+
 def test_a_long_name_in_a_legend_is_broken_into_lines():
     name = "path=" + "very/long/" * 30
     figure = plotting.learning_curves({name: [([0, 1], [1.0, 2.0])], "b": [([0, 1], [1.0, 2.0])]}, ylabel="y")

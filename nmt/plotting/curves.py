@@ -41,8 +41,13 @@ def bleu_by_length(
 
 
 def learning_curves(systems: Mapping[str, Sequence[Curve]], *, ylabel: str, xlabel: str = "step") -> Figure:
-    """Curves (steps, values) of the runs of all systems. xlabel: label of the x axis, if it is not steps."""
+    """Curves (steps, values) of the runs of all systems. xlabel: label of the x axis, if it is not steps.
+
+    Whole numbers on the x axis have whole numbers as marks.
+    """
     figure, axes = _lines(systems, ylabel)
+    if all(float(step).is_integer() for curves in systems.values() for steps, _ in curves for step in steps):
+        axes.locator_params(axis="x", integer=True)
     axes.set_xlabel(xlabel)
     return figure
 
