@@ -207,6 +207,7 @@ def test_a_run_directory_alone_is_said_with_its_key(tmp_path):
         ("translate", "epochs", "--help"),
         ("translate", "model", "'run'"),
         ("translate", "trainer.max_epochs", "a setting of train"),
+        ("prepare", "data", "leave it out, it is a setting of train"),
         ("train", "wandb", "'logger=[tensorboard,wandb]'?"),
         ("train", "attention.sigma", "--help attention"),
         ("compare", "run", "runs"),

@@ -37,7 +37,7 @@ def suggest(key: str, command: str) -> str:
         key.lower(), known, n=1, cutoff=0.87
     )
     if not close and key in settings_of("train"):
-        return ": it is a setting of train"
+        return ": leave it out, it is a setting of train"
     if not close or close[0] == key:
         return f"; --help{f' {parent}' if parent in known else ''} lists the settings"
     brought = known[close[0]]
