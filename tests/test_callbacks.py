@@ -150,6 +150,8 @@ def test_trying_the_largest_batch_leaves_no_trace():
             "[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"
         ),
         RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"),
+        RuntimeError("std::bad_alloc"),
+        MemoryError(),
     ],
 )
 def test_a_batch_that_cannot_fit_names_the_setting(error, monkeypatch):

@@ -46,7 +46,7 @@ def explain_too_large(batch: Batch, max_tokens: int) -> Iterator[None]:
     """Raise UserError if memory runs out in the block, which reads `batch`, one of the largest."""
     try:
         yield
-    except RuntimeError as error:  # torch.OutOfMemoryError is a RuntimeError
+    except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
         if not is_out_of_memory(error):
             raise
         raise UserError(
@@ -61,4 +61,4 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     said = str(error) if isinstance(error, RuntimeError) else ""
-    return "can't allocate memory" in said or "not enough memory" in said
+    return any(each in said for each in ("can't allocate memory", "not enough memory", "bad_alloc"))
