@@ -189,7 +189,7 @@ def served(tmp_path) -> Iterator[demo.PageServer]:
     page = tmp_path / "run" / "page"
     (page / "0").mkdir(parents=True)
     (tmp_path / "run" / "config.yaml").write_text("secret")
-    for name in ("index.html", "page.js", "0/run.json", "notes.txt"):
+    for name in ("index.html", "page.js", "0/run.json", "notes.txt", demo.MADE_FROM):
         (page / name).write_text(name)
     (page / "out.json").symlink_to(tmp_path / "run" / "config.yaml")
     with serving(page) as server:
@@ -230,6 +230,7 @@ def test_the_server_hands_out_the_files_of_the_page_alone(served):
         "/0/",
         "/0",
         "/notes.txt",
+        f"/{demo.MADE_FROM}",
         "/none.js",
         "/out.json",
         "x://[/page.js",
