@@ -225,6 +225,18 @@ def test_untranslated_and_copied_words_are_in_no_other_language(pairs, tmp_path)
     assert np.flatnonzero(has(found.bits, "script")).tolist() == [1]
 
 
+def test_a_title_that_stands_on_both_sides_is_in_no_other_language(pairs, tmp_path):
+    def row(number: int, src: str, tgt: str) -> tuple[str, str]:
+        if number % 20 == 0:
+            return src, german(number)
+        return (f"{src} {german(number)}", f"{tgt} {german(number)}") if number % 100 == 1 else (src, tgt)
+
+    [found] = examined(write(tmp_path, [row(number, *pair) for number, pair in enumerate(pairs)]))
+    is_foreign = has(found.bits, "foreign")
+    assert is_foreign[::20].mean() > 0.95
+    assert not is_foreign[1::100].any()
+
+
 def test_another_subject_and_another_unicode_form_are_no_other_language(pairs, tmp_path):
     draw = random.Random(1)
 

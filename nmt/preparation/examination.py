@@ -5,7 +5,7 @@ text, as learned from the sample.
 """
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from tqdm import tqdm
 from nmt.alignment.numbered_words import Bools, Ints, Words
 from nmt.data.find import Files, Languages
 from nmt.preparation import shifts
-from nmt.preparation.codes import SCRIPTS, Codes, own_words
+from nmt.preparation.codes import SCRIPTS, Codes, Floats, own_words
 from nmt.preparation.counts import Counts
 from nmt.preparation.held_out import Keys, are_near
 from nmt.preparation.mismatches import KINDS, Mismatches, length_ratios
@@ -181,21 +181,23 @@ def compare_sides(split: Split, usual: Usual, known: Knowledge | None, bounds: M
     """
     low: dict[int, NDArray[np.int8]] = {}
     split.is_compared = known is not None
+    foreign = (None, None) if known is None else known.languages.foreign
+    checks = [_checks_of_a_side(*each, bounds) for each in zip(usual.scripts, foreign, strict=True)]
     for block in split.read("comparing"):
         codes = Codes(block.src), Codes(block.tgt)
         lengths = np.maximum(codes[0].lengths, codes[1].lengths)
         found = np.zeros(len(block.rows), np.uint32)
         for side, (line, other) in enumerate(((block.src, block.tgt), (block.tgt, block.src))):
-            is_strange = _is_strange(codes[side], usual.scripts[side], bounds["script"])
-            if len(places := np.flatnonzero(is_strange)):
-                own = Codes([own_words(line[place], other[place]) for place in places])
-                found[places[_is_strange(own, usual.scripts[side], bounds["script"])]] |= BIT["script"]
+            for name, is_found in checks[side].items():
+                if len(places := np.flatnonzero(is_found(codes[side]))):
+                    own = Codes([own_words(line[place], other[place]) for place in places])
+                    found[places[is_found(own)]] |= BIT[name]
         is_odd = np.abs(length_ratios(*codes) - usual.ratio) > np.log(bounds["ratio"])
         found[is_odd & (lengths > _LEAST_CHARACTERS)] |= BIT["ratio"]
         if known is not None:
             words = known.words[1 - _half_of(block)]
             is_long = np.maximum(codes[0].words.lengths, codes[1].words.lengths) >= _LEAST_WORDS
-            found |= _wrong_languages(codes, usual, known, bounds)
+            found |= _wrong_sides(codes, known, bounds)
             odds = known.mismatches.log_odds(*codes, words)
             for kind, name in enumerate(KINDS[1:], 1):
                 is_worst = (odds[:, kind] > bounds[name]) & (odds[:, kind] >= odds.max(axis=1))
@@ -211,17 +213,30 @@ def compare_sides(split: Split, usual: Usual, known: Knowledge | None, bounds: M
         split.bits[stretch.first : stretch.last + 1] |= BIT["shifted"]
 
 
-def _is_strange(codes: Codes, scripts: Bools, bound: float) -> Bools:
-    """True for lines of which more than a share of the letters is in none of these scripts."""
-    letters = codes.scripts[:, 1:].sum(axis=1)
-    strange = codes.scripts[:, 1:][:, ~scripts[1:]].sum(axis=1)
-    return (letters >= _LEAST_LETTERS) & (strange > bound * letters)
+def _checks_of_a_side(
+    scripts: Bools, foreign: Floats | None, bounds: Mapping[str, float]
+) -> dict[str, Callable[[Codes], Bools]]:
+    """The problems that the own words of a line have too: names stand on both sides in the letters of one."""
+
+    def is_strange(codes: Codes) -> Bools:
+        letters = codes.scripts[:, 1:].sum(axis=1)
+        strange = codes.scripts[:, 1:][:, ~scripts[1:]].sum(axis=1)
+        return (letters >= _LEAST_LETTERS) & (strange > bounds["script"] * letters)
+
+    if foreign is None or scripts[SCRIPTS.index("Han or Kana")]:  # whose trigrams tell subjects
+        return {"script": is_strange}
+
+    def is_foreign(codes: Codes) -> Bools:
+        is_long = codes.trigrams.lengths >= LEAST_LENGTH
+        return is_long & (log_odds(codes.trigrams, foreign) > bounds["foreign"])
+
+    return {"script": is_strange, "foreign": is_foreign}
 
 
-def _wrong_languages(
-    codes: tuple[Codes, Codes], usual: Usual, known: Knowledge, bounds: Mapping[str, float]
+def _wrong_sides(
+    codes: tuple[Codes, Codes], known: Knowledge, bounds: Mapping[str, float]
 ) -> NDArray[np.uint32]:
-    """The bits of the problems with languages."""
+    """The bits of sides in each other's language."""
     src, tgt = (  # numbers are in no language
         log_odds(each.trigrams, known.languages.sides) * (each.scripts[:, 1:].sum(axis=1) > 0)
         for each in codes
@@ -229,8 +244,4 @@ def _wrong_languages(
     is_swapped = (src < 0) & (tgt > 0) & (tgt - src > bounds["swapped"])
     is_of_other = ~is_swapped & ((src < -bounds["untranslated"]) | (tgt > bounds["untranslated"]))
     found = np.where(is_swapped, BIT["swapped"], 0) | np.where(is_of_other, BIT["untranslated"], 0)
-    for each, scripts, table in zip(codes, usual.scripts, known.languages.foreign, strict=True):
-        if table is not None and not scripts[SCRIPTS.index("Han or Kana")]:  # whose trigrams tell subjects
-            is_foreign = log_odds(each.trigrams, table) > bounds["foreign"]
-            found |= np.where(is_foreign & (each.trigrams.lengths >= LEAST_LENGTH), BIT["foreign"], 0)
     return found.astype(np.uint32)
