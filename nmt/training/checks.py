@@ -42,9 +42,8 @@ def check_accelerator(name: Any) -> None:
 def check_model(cfg: DictConfig) -> None:
     """Raise UserError for settings of which no model can be built, before the text is read."""
     pieces = cfg.data.tokenizer
-    may_separate = (
-        pieces.get("documents") or pieces.model is not None
-    )  # a given model's pieces are not known yet
+    # The pieces of a given model are not known yet
+    may_separate = pieces.get("documents") or pieces.model is not None
     build(
         cfg.model,
         "model",
