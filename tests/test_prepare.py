@@ -618,6 +618,11 @@ def test_the_language_of_most_lines_is_that_of_the_side():
         assert is_other[240:].all()
 
 
+def test_a_month_in_thai_is_no_longer_than_a_few_words():
+    lines = ("May", "พฤษภาคม", "two words", "GIF ไม่รองรับ", "")
+    assert Codes(lines).num_words.tolist() == pytest.approx([1, 7 / 3, 2, 1 + 9 / 3, 0])
+
+
 def test_word_pairs_that_share_a_slot_have_a_chance_of_at_most_one(monkeypatch):
     monkeypatch.setattr("nmt.preparation.word_pairs._MOST_SLOTS", 2**12)
     draw = np.random.default_rng(0)

@@ -91,6 +91,13 @@ class Codes:
         return Words(_hash(np.add.reduceat(mixed, starts), NUM_WORDS), lengths)
 
     @cached_property
+    def num_words(self) -> Floats:
+        """Words of each line. In a script without spaces, three characters count as one."""
+        lines = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        is_spaceless = _table(_WORDS, _SPACELESS)[self.points] == 2
+        return self.words.lengths - np.bincount(lines[is_spaceless], minlength=len(self.sizes)) * 2 / 3
+
+    @cached_property
     def scripts(self) -> Ints:
         """Letters of each line by script [lines, scripts]; the first is for all other characters."""
         lines = np.repeat(np.arange(len(self.sizes)), self.sizes)

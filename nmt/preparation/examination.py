@@ -196,7 +196,7 @@ def compare_sides(split: Split, usual: Usual, known: Knowledge | None, bounds: M
         found[is_odd & (lengths > _LEAST_CHARACTERS)] |= BIT["ratio"]
         if known is not None:
             words = known.words[1 - _half_of(block)]
-            is_long = np.maximum(codes[0].words.lengths, codes[1].words.lengths) >= _LEAST_WORDS
+            is_long = np.maximum(codes[0].num_words, codes[1].num_words) >= _LEAST_WORDS
             found |= _wrong_sides(codes, known, bounds)
             odds = known.mismatches.log_odds(*codes, words)
             for kind, name in enumerate(KINDS[1:], 1):

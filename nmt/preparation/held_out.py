@@ -36,10 +36,11 @@ def _keys(lines: Sequence[str]) -> tuple[Keys, Keys, NDArray[np.int64]]:
 
     The words count in any order; case, punctuation and the digits of numbers do not. Lines without letters have none.
     """
-    words = Codes([re.sub(r"\d+", "0", line) if any(map(str.isalpha, line)) else "" for line in lines]).words
+    codes = Codes([re.sub(r"\d+", "0", line) if any(map(str.isalpha, line)) else "" for line in lines])
+    words = codes.words
     mixed = (words.codes.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
     whole = line_sums(mixed, words.lengths)
     owners = np.repeat(np.arange(len(lines)), words.lengths)
-    is_long = words.lengths[owners] >= _LEAST_WORDS
+    is_long = codes.num_words[owners] >= _LEAST_WORDS
     return whole, (whole[owners] - mixed)[is_long], owners[is_long]
