@@ -62,6 +62,16 @@ class Codes:
         return self.sizes - 2
 
     @cached_property
+    def _lines(self) -> Ints:
+        """The number of each code point's line."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @cached_property
+    def _kinds(self) -> NDArray[np.uint8]:
+        """1 for code points of words, 2 for characters of scripts without spaces, 0 for all others."""
+        return _table(_WORDS, _SPACELESS)[self.points]
+
+    @cached_property
     def trigrams(self) -> Words:
         """Every three characters in a row."""
         points = self.points.astype(np.uint64)
@@ -76,10 +86,10 @@ class Codes:
     @cached_property
     def words(self) -> Words:
         """Every run of letters, digits and marks, or every character of scripts without spaces."""
-        kinds = _table(_WORDS, _SPACELESS)[self.points]
+        kinds = self._kinds
         inside = kinds > 0
         is_start = (kinds == 2) | ((kinds == 1) & (np.concatenate([[0], kinds[:-1]]) != 1))
-        lines = np.repeat(np.arange(len(self.sizes)), self.sizes)[is_start]
+        lines = self._lines[is_start]
         lengths = np.bincount(lines, minlength=len(self.sizes))
         starts = np.flatnonzero(is_start[inside])
         if not len(starts):
@@ -93,16 +103,14 @@ class Codes:
     @cached_property
     def num_words(self) -> Floats:
         """Words of each line. In a script without spaces, three characters count as one."""
-        lines = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        is_spaceless = _table(_WORDS, _SPACELESS)[self.points] == 2
-        return self.words.lengths - np.bincount(lines[is_spaceless], minlength=len(self.sizes)) * 2 / 3
+        num_spaceless = np.bincount(self._lines[self._kinds == 2], minlength=len(self.sizes))
+        return self.words.lengths - num_spaceless * 2 / 3
 
     @cached_property
     def scripts(self) -> Ints:
         """Letters of each line by script [lines, scripts]; the first is for all other characters."""
-        lines = np.repeat(np.arange(len(self.sizes)), self.sizes)
         patterns = (*(rf"\p{{{name}}}+" for name in SCRIPTS[1:-1]), _HAN_OR_KANA)
-        found = lines * len(SCRIPTS) + _table(*patterns)[self.points]
+        found = self._lines * len(SCRIPTS) + _table(*patterns)[self.points]
         return np.bincount(found, minlength=len(self.sizes) * len(SCRIPTS)).reshape(-1, len(SCRIPTS))
 
 

@@ -7,6 +7,7 @@ text, as learned from the sample.
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,21 +217,25 @@ def compare_sides(split: Split, usual: Usual, known: Knowledge | None, bounds: M
 def _checks_of_a_side(
     scripts: Bools, foreign: Floats | None, bounds: Mapping[str, float]
 ) -> dict[str, Callable[[Codes], Bools]]:
-    """The problems that the own words of a line have too: names stand on both sides in the letters of one."""
+    """Checks by the name of the problem. A line has it only if its own words have it: names stand on both sides."""
+    checks: dict[str, Callable[[Codes], Bools]] = {
+        "script": partial(_is_strange, scripts=scripts, bound=bounds["script"])
+    }
+    if foreign is not None and not scripts[SCRIPTS.index("Han or Kana")]:  # whose trigrams tell subjects
+        checks["foreign"] = partial(_is_foreign, table=foreign, bound=bounds["foreign"])
+    return checks
 
-    def is_strange(codes: Codes) -> Bools:
-        letters = codes.scripts[:, 1:].sum(axis=1)
-        strange = codes.scripts[:, 1:][:, ~scripts[1:]].sum(axis=1)
-        return (letters >= _LEAST_LETTERS) & (strange > bounds["script"] * letters)
 
-    if foreign is None or scripts[SCRIPTS.index("Han or Kana")]:  # whose trigrams tell subjects
-        return {"script": is_strange}
+def _is_strange(codes: Codes, *, scripts: Bools, bound: float) -> Bools:
+    """True for lines of which more than a share of the letters is in none of these scripts."""
+    letters = codes.scripts[:, 1:].sum(axis=1)
+    strange = codes.scripts[:, 1:][:, ~scripts[1:]].sum(axis=1)
+    return (letters >= _LEAST_LETTERS) & (strange > bound * letters)
 
-    def is_foreign(codes: Codes) -> Bools:
-        is_long = codes.trigrams.lengths >= LEAST_LENGTH
-        return is_long & (log_odds(codes.trigrams, foreign) > bounds["foreign"])
 
-    return {"script": is_strange, "foreign": is_foreign}
+def _is_foreign(codes: Codes, *, table: Floats, bound: float) -> Bools:
+    """True for lines that are long enough to judge, and whose log-odds of another language are above a bound."""
+    return (codes.trigrams.lengths >= LEAST_LENGTH) & (log_odds(codes.trigrams, table) > bound)
 
 
 def _wrong_sides(
