@@ -216,8 +216,7 @@ def call(
         input=stdin,
         capture_output=True,
         cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "default"}
-        | environment,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "default"} | environment,
         timeout=300,
     )
 
@@ -233,7 +232,7 @@ def call_unread(script: str, *arguments: str, stdin: bytes = b"", **environment:
             stdout=ours,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | environment,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"} | environment,
             timeout=300,
         )
     finally:

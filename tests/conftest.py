@@ -1,7 +1,11 @@
 """Every test starts from the same seed, on one thread: many small tensors gain nothing from more."""
 
-import functools
 import os
+
+# NumPy and torch read it when they are imported, also in processes that tests start
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import functools
 import pickle
 import random
 import shutil
@@ -27,7 +31,6 @@ from nmt.training.vocabulary import make_tokenizer
 from tests.commands import CONFIGS, by_choices, compose
 from tests.small import BPE, FEW_PAIRS, SIZES, TINY, copied, save_weights
 
-torch.set_num_threads(1)
 # Processes that end by Unix's signals, and a file that shares their helpers
 UNIX = ("averaging", "ddp", "interrupt", "resume", "trackers")
 collect_ignore = [f"test_{name}.py" for name in UNIX if os.name == "nt"]

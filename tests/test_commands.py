@@ -641,9 +641,7 @@ def test_the_commands_work_from_a_wheel(tmp_path):
 
     def nmt(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess:
         command = [tmp_path / "venv/bin/nmt", *arguments]
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {
-            "OMP_NUM_THREADS": "1"
-        }
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         return subprocess.run(command, cwd=there, env=environment, capture_output=True, input=stdin)
 
     help_of_train, version = nmt("train", "--help"), nmt("--version")

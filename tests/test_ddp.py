@@ -296,7 +296,6 @@ def command(*arguments: str, script: Path = ROOT / "scripts" / "train.py") -> li
 def start(arguments: list[str], log: Path) -> subprocess.Popen:
     environment = {
         **os.environ,
-        "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(ROOT),
         "PYTHONFAULTHANDLER": "1",  # SIGABRT has each write where it stands
     }

@@ -128,7 +128,7 @@ def test_every_command_of_the_day_runs_without_unix(tmp_path):
         ["compare", f"runs=[{run}]", "num_bootstrap=10", "num_trials=10", f"output={tmp_path / 'compared'}"],
         ["demo"],
     ]  # fmt: skip
-    environment = {"OMP_NUM_THREADS": "1", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     words = [word for command in commands for word in (*command, "--")][:-1]
     ended = subprocess.run(
         [sys.executable, "-X", "warn_default_encoding", "-m", "tests.bare", *words],

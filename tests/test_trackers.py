@@ -235,7 +235,7 @@ def test_only_the_first_of_two_processes_of_torchrun_writes(installed, tmp_path)
         ),
     ]
     kept = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-    settings = {**kept, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline"}
+    settings = {**kept, "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline"}
     ended = subprocess.run(
         [sys.executable, *arguments], env=settings, stdin=subprocess.DEVNULL, capture_output=True, timeout=300
     )
