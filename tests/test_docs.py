@@ -263,13 +263,14 @@ SMALLER = {
     "04_scaling": {"steps=200": "steps=20"},
     "06_self_attention": {"steps=400": "steps=4"},
     "07_transformer": {"steps=200": "steps=20"},
-    "08_beyond_translation": {"num_train=2000": "num_train=100", "num_val=50": "num_val=4", "num_test=300": "num_test=12"},
+    "08_beyond_translation": {"num_train=2000": "num_train=100", "num_val=50": "num_val=4",
+                              "num_test=300": "num_test=12"},
     "09_reading": {"[:30]": "[:4]"},
 }  # fmt: skip
 
 
 def smaller(file: Path, folder: Path) -> Path:
-    """A copy of the file in the folder, which takes moments."""
+    """A copy of the file in the folder that takes moments to run. Fails if a replacement finds nothing."""
     text = file.read_text("utf-8")
     for usual, less in SMALLER.get(file.stem, {}).items():
         assert usual in text
