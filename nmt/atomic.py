@@ -57,15 +57,34 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def is_stream(path: Path) -> bool:
+    """True for a path that is no plain file or folder, or that a process has open, as a redirected /dev/stdout."""
+    while True:
+        path = path.parent.resolve() / path.name
+        if path.is_relative_to("/proc") or path.is_relative_to("/dev/fd"):  # on Linux, on macOS
+            return True
+        if not path.is_symlink():
+            return path.exists() and not path.is_file() and not path.is_dir()
+        path = path.parent / path.readlink()
+
+
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
-    """Write files that belong together: if any cannot be written, all stay as they were. Raises WriteError."""
+    """Write files that belong together: if any cannot be written, all stay as they were. Raises WriteError.
+
+    A stream, as /dev/stdout, is written to directly. A link stays a link.
+    """
     path = next(iter(contents))
     try:
         with contextlib.ExitStack() as all_written:
             for path, content in contents.items():
+                content = content.encode() if isinstance(content, str) else content
+                if is_stream(path):
+                    with path.open("ab") as stream:
+                        stream.write(content)
+                    continue
                 path.parent.mkdir(parents=True, exist_ok=True)
-                new = all_written.enter_context(replace_file(path))
-                new.write_bytes(content.encode() if isinstance(content, str) else content)
+                place = path.resolve() if path.is_symlink() else path
+                all_written.enter_context(replace_file(place)).write_bytes(content)
     except OSError as error:
         raise WriteError(path, error) from error
 

@@ -398,6 +398,8 @@ def test_a_path_may_look_like_a_number():
         )
     assert settled("compare", "runs=[1,2]", "refs=5").runs == ["1", "2"]
     assert settled("compare", "runs=[1,2]", "refs=5").refs == "5"
+    many = [f"{number}" * 30 for number in range(9)]  # longer than the name of a file may be
+    assert settled("compare", f"runs={','.join(many)}").runs == many
     assert settled("train", "data.tokenizer.model=5").data.tokenizer.model == "5"
     assert settled("train", "data.tokenizer.model=[5,a]").data.tokenizer.model == ["5", "a"]
     assert settled("translate", "run=[5,a]", "input=null", "page=a.html").run == ["5", "a"]

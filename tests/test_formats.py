@@ -235,6 +235,12 @@ BAD = {
     "tsv": ({"train.tsv": "en\tfr\na\tb\na\na\tb\na\tb\tc\na\tb\n"}, r"line 3: expected 2.*got 1; .*line 5: .*got 3"),
     "csv": ({"train.csv": 'en,fr\na,b\n"a"a,b\na,b\na\na,b\n'}, r"line 3: not CSV .*line 5: expected 2 columns"),
     "csv bytes": ({"train.csv": b"en,fr\na,b\n\xe9,b\na,b\n\na,b\n"}, r"line 3: not UTF-8.*line 5: expected 2 columns"),
+    "csv, rows of lines": (
+        {"train.csv": b'en,fr\na,b\n"x\n\xe9\ny",b\na,b\n"\0\nx",b\na,b\n'}, r"line 3: not UTF-8.*line 7: a NUL"
+    ),
+    "csv, a long row": (
+        {"train.csv": f'en,fr\na,b\n"{"x" * LONGEST_LINE}",b\na,b\n,,,\na,b\n'}, r"line 3: more.*line 5: expected"
+    ),
     "text": (
         {"train.en": b"a\n\xe9\na\na\na\n", "train.fr": b"b\nb\nb\nb\0\nb\n"},
         r"train.en, line 2: not UTF-8 .*; .*train.fr, line 4: a NUL byte",

@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
+from nmt.atomic import write_together
 from nmt.errors import UserError
-from nmt.run.paths import claim_directory, newest_run, write_atomically
+from nmt.run.paths import check_folders, claim_directory, newest_run, write_atomically
 
 
 def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
@@ -42,17 +44,31 @@ def test_the_newest_run_is_one_that_was_scored(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="open files have no names here")
-def test_a_link_stays_a_link_and_an_open_file_stays_open(tmp_path):
+@pytest.mark.parametrize("write", [write_atomically, lambda path, text: write_together({path: text})])
+def test_a_link_stays_a_link_and_an_open_file_stays_open(write, tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old\n")
     link.symlink_to(target)
-    write_atomically(link, "new\n")
+    write(link, "new\n")
     assert link.is_symlink()
     assert target.read_text() == "new\n"
     with target.open("a") as stream:
         descriptor = tmp_path / "stdout"
         descriptor.symlink_to(f"/proc/self/fd/{stream.fileno()}")
-        write_atomically(descriptor, "more\n")
+        write(descriptor, "more\n")
         assert descriptor.is_symlink()
     assert target.read_text() == "new\nmore\n"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "stdout", "target"]
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "closed" / "file")
+    check_folders(OmegaConf.create({"output": str(tmp_path / "link")}), "output")
+    monkeypatch.setattr(
+        "os.access", lambda path, mode: path != tmp_path / "closed"
+    )  # root may write anywhere
+    check_folders(OmegaConf.create({"output": str(tmp_path / "open")}), "output")
+    for name, kind in (("link", "made"), ("closed", "folders"), ("closed/new/page", "made")):
+        with pytest.raises(UserError, match=f"output=.*{name}: .*closed cannot be written to"):
+            check_folders(OmegaConf.create({"output": str(tmp_path / name)}), **{kind: ["output"]})

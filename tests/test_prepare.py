@@ -23,7 +23,7 @@ from nmt.preparation.recipe import write_recipe
 from nmt.preparation.shifts import SHIFTS, find_stretches
 from nmt.preparation.trigrams import LanguageOdds, log_odds
 from nmt.preparation.word_pairs import WordPairs
-from tests.commands import compose, refused, run_composed
+from tests.commands import compose, refused, run, run_composed, unread
 
 LANGS = ["data.src_lang=en", "data.tgt_lang=vi"]
 ON_BY_DEFAULT = [name for name, value in compose("prepare").rules.items() if value]
@@ -57,6 +57,13 @@ def named(bits: int) -> set[str]:
 )
 def test_problems_of_a_pair(src, tgt, problems):
     assert named(find_problems(src, tgt)) == problems
+
+
+def test_numbers_of_thousands_of_digits_are_compared():
+    number = "9" * 5000
+    assert named(find_problems(f"no {number}", f"số {number}")) == set()
+    assert named(find_problems(f"no {number}", f"số {number}1")) == {"numbers"}
+    assert named(find_problems("a" + 2000 * " 123", "b" + 2000 * " 123")) == set()
 
 
 SENTENCES = [
@@ -388,6 +395,14 @@ def test_repeated_and_held_out_pairs(pairs, tmp_path):
     assert {7, pairs.index(longer), 203} <= set(np.flatnonzero(has(train.bits, "near")).tolist())
 
 
+def test_other_targets_are_different_ones(tmp_path):
+    write(tmp_path, [("a", ""), ("a", "x"), ("a", "x"), ("a", "y"), ("a", "z")])
+    [split] = find_splits(compose("prepare", f"data.path={tmp_path}", *LANGS).data)
+    for bound, found in ((1, [3, 4]), (2, [4])):
+        examine([split], BOUNDS | {"targets": bound}, 1)
+        assert np.flatnonzero(has(split.bits, "targets")).tolist() == found
+
+
 def read(folder: Path, split: str, columns=None) -> list:
     languages = Languages("en", "vi", columns)
     files = find(folder, split, languages)
@@ -522,6 +537,17 @@ def test_a_missing_val_is_taken_from_the_training_text(pairs, tmp_path):
     assert made["test"] == pairs[100:120]
 
 
+def test_what_was_asked_for_is_written_though_nobody_reads_the_report(pairs, tmp_path):
+    text, output, page = tmp_path / "text", tmp_path / "copy", tmp_path / "page.html"
+    longer = [(200 * f"{src} ", tgt) for src, tgt in pairs[:9]]  # than the picture counts
+    write(text, [*pairs[9:60], *longer])
+    with unread() as stdout:
+        ended = run("prepare", f"data.path={text}", *LANGS, f"output={output}", f"page={page}", stdout=stdout)
+    assert ended.status == 0, ended.err
+    assert {each.name for each in output.iterdir()} >= {"train.en", "val.en", "test.en"}
+    assert page.read_text("utf-8").endswith("</html>\n")
+
+
 def test_links_keep_their_direction(pairs, tmp_path):
     """In the files, i counts words of the language that comes first in data.columns."""
     write(tmp_path / "text", [("a b", "x"), *pairs[:30]])
@@ -578,6 +604,15 @@ FAULTS = {
         ["no pair", "equal leaves out 12", "rules.equal=false"],
     ),
     "no JSON": (["data.path={text}", "report=r.txt"], ["report=", ".json"]),
+    "a report over the text": (
+        ["data.path={text}", "report={text}/train.json"],
+        ["report=", "folder of the text"],
+    ),
+    "a page in the text": (
+        ["data.path={text}", "page={text}/new/page.html"],
+        ["page=", "folder of the text"],
+    ),
+    "the folder one is in": (["data.path={text}", "output=."], ["output=.", "the folder you are in"]),
 }
 
 

@@ -553,6 +553,7 @@ def test_given_translations_have_the_log_probabilities_of_the_search(scored, tmp
         ),
         (["decoding=tuned"], ["only train.py chooses", "give a number"]),
         (["hypotheses=nowhere"], ["nowhere: no such file"]),
+        (["src=/dev/null", "hypotheses=/dev/null"], ["/dev/null has no lines"]),
         (["refs=[nowhere]"], ["nowhere: no such file"]),
         (["refs=[]"], ["refs=[]"]),
         (["hypotheses=FILE"], ["4 source lines but 2 target lines"]),

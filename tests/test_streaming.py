@@ -223,6 +223,8 @@ def test_alignments_in_some_shards_only_are_refused(folder, tokenizer, guided, b
 def test_a_text_of_which_nothing_is_left_ends_the_run(folder, tokenizer):
     with pytest.raises(UserError, match=r"0 of 100 training pairs are left: raise one of data\.max_length=2"):
         batches(stream(folder, tokenizer, max_length=2), 1)
+    with pytest.raises(UserError, match=r"0 of 8 training pairs are left: raise one of data\.max_length=2"):
+        stream(folder, tokenizer, max_length=2).first_lengths(9)
 
 
 def data(folder: Path, tokenizer: Tokenizer, **changed) -> StreamingDataModule:

@@ -9,7 +9,7 @@ from datasets.fingerprint import Hasher
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.data.tokenizer import Tokenizer
-from nmt.data.unknown_characters import unknown_message
+from nmt.data.unknown_characters import UnknownCharacters, unknown_message
 from nmt.errors import UserError
 from tests.small import SPECIAL_IDS, own_model
 
@@ -167,6 +167,14 @@ def test_unknown_characters_are_found_by_line(is_joint, bytes_too):
     assert bytes_too.unknown_characters(lines) == []
     cased = train(joint=is_joint, vocab_size=80 if is_joint else 48, lowercase=True)
     assert cased.unknown_characters(["THE CAT", "Ж"]) == [["ж"]]
+
+
+def test_a_character_that_is_unknown_in_part_is_named(caplog):
+    lines = ["ten m s .", "2 c o 1 me"] * 9
+    tokenizer = Tokenizer.train(lines, lines, **OPTIONS | {"model_type": "bpe", "vocab_size": 24})
+    with UnknownCharacters(tokenizer) as unknown:  # they are m∕s, c/o and 1⁄2 once normalised
+        unknown.count(["ten ㎧ .", "me ℅ me", "½", "2"], "lines")
+    assert "3 of 4 lines hold characters that the vocabulary does not know (㎧, ℅, ½)" in caplog.text
 
 
 def test_a_message_counts_lines_and_shows_some_characters():

@@ -266,9 +266,10 @@ def test_the_demo_says_what_it_lacks(runs, monkeypatch, served, tmp_path):
 
 def test_without_a_run_a_small_one_is_offered(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda question: "n")
-    with pytest.raises(UserError, match="no finished run"):
-        demo.newest_or_small_run(tmp_path)
+    for answer in ("n\n", ""):  # Ctrl-D
+        monkeypatch.setattr("sys.stdin.readline", lambda answer=answer: answer, raising=False)
+        with pytest.raises(UserError, match="no finished run"):
+            demo.newest_or_small_run(tmp_path)
 
     def train(command: list[str], **_: Any) -> None:
         assert "trainer.max_time=00:00:01:00" in command
@@ -276,7 +277,7 @@ def test_without_a_run_a_small_one_is_offered(monkeypatch, tmp_path):
         (tmp_path / "new" / "checkpoints").mkdir(parents=True)
         (tmp_path / "new" / "metrics.json").write_text("{}")
 
-    monkeypatch.setattr("builtins.input", lambda question: "y")
+    monkeypatch.setattr("sys.stdin.readline", lambda: "y\n", raising=False)
     monkeypatch.setattr(subprocess, "run", train)
     assert demo.newest_or_small_run(tmp_path) == newest_run(tmp_path) == tmp_path / "new"
 

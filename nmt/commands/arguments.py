@@ -5,7 +5,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -81,7 +80,7 @@ def _options(arguments: Sequence[str], command: str) -> tuple[list[str], list[st
 
 def _hint(word: str, command: str) -> str:
     """The end of a message about a word that is no setting: `: run=DIR` for a run directory, else a suggestion."""
-    if (Path(word) / "config.yaml").is_file():
+    if os.path.isfile(os.path.join(word, "config.yaml")):
         key = {"train": "resume", "compare": "runs"}.get(command, "run")
         return f": {key}={word}"
     key = re.split("[:= ]", word)[0].replace("-", "_")
@@ -125,7 +124,7 @@ def quote_argument(argument: str, texts: Mapping[str, Collection[type]], *, swee
             if parsed and parsed.is_sweep_override() and "(" in value
             else f"{key}={_quote_all(value)}"
         )
-    if "," in value and list in kinds and not Path(value).exists():
+    if "," in value and list in kinds and not os.path.exists(value):  # Path raises an error for a long list
         return f"{key}=[{_quote_all(value)}]"
     return f"{key}={_quote(value)}"
 

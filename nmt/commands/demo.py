@@ -48,7 +48,8 @@ def newest_or_small_run(logs: Path) -> Path:
     except UserError as error:
         if not sys.stdin.isatty():
             raise UserError(f"{error}; `nmt {' '.join(SMALL)}` trains a small one for a minute") from error
-        if input(f"{logs}/ has no finished run. Train a small one for a minute? [y/N] ").lower() != "y":
+        print(f"{logs}/ has no finished run. Train a small one for a minute? [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() != "y":
             raise
     subprocess.run([sys.executable, "-m", "nmt.commands", *SMALL], check=False)
     return newest_run(logs)

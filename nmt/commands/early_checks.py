@@ -296,8 +296,6 @@ def check_export(cfg: DictConfig, overrides: Sequence[str]) -> None:
         raise UserError(f"format={cfg.format} takes one run=RUN_DIR: several are for format=web")
     _check_inputs(cfg.runtime)
     check_folders(cfg, folders=["output"])
-    if Path(cfg.output).resolve() == Path.cwd():  # the export replaces the empty folder
-        raise UserError(f"output={cfg.output} is the folder you are in: give a new folder")
     _check_empty(cfg.output)
     if cfg.push is not None:
         from nmt.export import hub  # slow to import
@@ -314,6 +312,9 @@ def check_prepare(cfg: DictConfig, overrides: Sequence[str]) -> None:
             f"{cfg.data.path} is no folder: set data.path to the one with the train, val and test files"
         )
     check_folders(cfg, made=["report", "page"], folders=["output"])
+    for key in ("report", "page"):
+        if cfg[key] is not None and directory in Path(cfg[key]).resolve().parents:
+            raise UserError(f"{key}={cfg[key]} lies in the folder of the text: give a place outside it")
     if cfg.output is None:
         return
     output = Path(cfg.output).resolve()
@@ -325,6 +326,8 @@ def check_prepare(cfg: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def _check_empty(output: str) -> None:
+    if Path(output).resolve() == Path.cwd():  # the command replaces the empty folder
+        raise UserError(f"output={output} is the folder you are in: give a new folder")
     if Path(output).is_dir() and any(Path(output).iterdir()):
         raise UserError(f"output={output} is not empty: give a new folder")
 

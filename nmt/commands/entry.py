@@ -110,7 +110,7 @@ def run_command(name: str) -> None:
     with errors_in_one_line(name):
         _use_utf8()
         environment.check_variables()
-        if name in ("train", "compare"):
+        if name not in ("translate", "align"):  # what these print is all they do
             outlive_reader()
         if name != "train":  # its progress bars move the cursor
             escape_controls()

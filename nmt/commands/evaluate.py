@@ -122,6 +122,8 @@ def read_text(cfg: DictConfig, run: Run) -> Dataset:
         dataset = run.split(cfg.split, data_config(run, cfg.data), stored=cfg.data.reader is None)
     else:
         dataset = Dataset.from_dict({"src": list(read_lines(Path(cfg.src)))})
+    if not len(dataset):
+        raise UserError(f"{cfg.src or f'split={cfg.split}'} has no lines: there is nothing to score")
     if cfg.refs is None:
         return dataset
     sources = Dataset.from_dict({"src": list(dataset["src"])})
@@ -180,7 +182,7 @@ def changed_settings(
     changed = {f"decoding.{key}": value for key, value in asdict(decoding).items() if value != usual[key]}
     here, there = (
         {name: part for name, part in OmegaConf.to_container(each).items() if part is not None}  # type: ignore[union-attr]
-        for each in (metrics, run.config.get("metrics", OmegaConf.create()))
+        for each in (metrics, run.config.get("metrics") or OmegaConf.create())
     )
     if here.keys() != there.keys():
         changed["metrics"] = "+".join(map(str, here))

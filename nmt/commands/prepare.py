@@ -1,6 +1,5 @@
 """Examine parallel text: report its faults, and write a clean copy."""
 
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ from nmt.preparation.held_out import all_keys
 from nmt.preparation.problems import BOUNDS, has
 from nmt.preparation.recipe import say_recipe, write_recipe
 from nmt.preparation.shifts import Stretch, shift_of_all
-
-_MOST_HELD_OUT = 20_000  # lines of a split, whose near copies are looked for
 
 
 def prepare(cfg: DictConfig) -> dict[str, Any]:
@@ -81,8 +78,7 @@ def examine(splits: list[Split], bounds: dict[str, float], seed: int) -> None:
     keys = [np.zeros(0, np.uint64)]
     for split in held_out:
         look(split, Sample(seed), keys[0], bounds)
-        lines = islice((line for block in split.read("sources") for line in block.src), _MOST_HELD_OUT)
-        keys.append(all_keys(list(lines)))
+        keys += [all_keys(block.src) for block in split.read("sources")]
     look(train, sample, np.unique(np.concatenate(keys)), bounds)
     train.mark(
         "held_out",

@@ -217,13 +217,13 @@ def _own_input(descriptor: int, longest: int) -> Iterator[str]:
 
 def batched(lines: Iterator[str], size: int) -> Iterator[list[str]]:
     """The lines in blocks of `size`."""
-    while block := list(islice(lines, min(size, sys.maxsize))):
+    while block := list(islice(lines, size)):
         yield block
 
 
 def arriving(lines: Iterator[str], most: int) -> Iterator[list[str]]:
     """The lines in blocks of those that have come, at most `most`: whoever writes one and waits gets its answer."""
-    queue: Queue[Any] = Queue(maxsize=min(most, sys.maxsize))
+    queue: Queue[Any] = Queue(maxsize=most)
 
     def read() -> None:
         try:

@@ -3,7 +3,6 @@
 import csv
 import re
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -33,23 +32,30 @@ def csv_cells(path: Path, separator: str) -> Cells:
     Raises UserError for a quote that is not closed, since it hides the rows after it.
     """
     csv.field_size_limit(LONGEST_LINE)
-    reader = csv.reader(
-        map(partial(decode, keep_end=True), raw_lines(path)), delimiter=separator, strict=True
-    )
-    begun, num_undecoded = 1, 0  # first line of a row; csv counts only lines that it got
+    faults: list[UserError] = []  # of the lines of a row; csv gets all lines, so as to know where a row ends
+
+    def lines() -> Iterator[str]:
+        for line in raw_lines(path):
+            try:
+                yield decode(line, keep_end=True)
+            except UserError as error:
+                faults.append(error)
+                yield "" if len(line) > LONGEST_LINE else line.decode(errors="replace").replace("\0", "")
+
+    reader = csv.reader(lines(), delimiter=separator, strict=True)
+    begun = 1  # first line of a row
     while True:
+        faults.clear()
         try:
             cells: list[str] | UserError = next(reader)
         except StopIteration:
             return
-        except UserError as error:
-            cells, num_undecoded = error, num_undecoded + 1
         except csv.Error as error:
-            if reader.line_num + num_undecoded > begun or "end of data" in str(error):
+            if reader.line_num > begun or "end of data" in str(error):
                 raise UserError(f"{path}, line {begun}: not CSV, a quote is not closed ({error})") from error
             cells = UserError(f"not CSV ({error})")
-        yield begun, cells
-        begun = reader.line_num + num_undecoded + 1
+        yield begun, faults[0] if faults else cells
+        begun = reader.line_num + 1
 
 
 def delimiter(path: Path, languages: Languages) -> str:

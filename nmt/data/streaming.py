@@ -141,6 +141,8 @@ class BatchStream:
         """Numbers of pieces on either side of the first pairs of the text, after filtering."""
         rows = Rows.of(self._encode(list(self.text.first_pairs(num_pairs)), 0))
         keep, _ = encoding.fit_to_learn(rows.src_lengths, rows.tgt_lengths, **self._limits)
+        if not keep.any():
+            raise self._none_left(0, len(keep))
         return rows.src_lengths[keep], rows.tgt_lengths[keep]
 
     def _blocks(self, place: Place, num_replicas: int) -> Iterator[tuple[Place, Rows]]:
@@ -159,9 +161,12 @@ class BatchStream:
                 yield Place(0, number, block, row), kept
                 row, block = row + len(some), block + 1
             if from_the_start and most < num_replicas:
-                limits = ", ".join(f"data.{name}={value}" for name, value in self._limits.items())
-                raise UserError(f"{most} of {row:,} training pairs are left: raise one of {limits}")
+                raise self._none_left(most, row)
             row = block = 0
+
+    def _none_left(self, number: int, total: int) -> UserError:
+        limits = ", ".join(f"data.{name}={value}" for name, value in self._limits.items())
+        return UserError(f"{number} of {total:,} training pairs are left: raise one of {limits}")
 
     def _fit(self, some: list[Row], first: int) -> tuple[Rows, dict[str, int]]:
         """Encode and filter rows that are numbered from `first`. Also returns the counts of the filter."""

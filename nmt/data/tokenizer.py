@@ -188,12 +188,12 @@ class Tokenizer:
         found = []
         for line, ids in zip(cased, processor.encode([*cased]), strict=True):
             if self.unk_id in ids:
-                texts = (
-                    [line[begin:end].strip()] if SPACE in piece else line[begin:end]
+                texts = (  # of the letters of one character, as of ½, only the last has a span
+                    (line[begin : max(end, begin + 1)], SPACE in piece)
                     for number, piece, (begin, end) in cut(processor, line)
                     if number == self.unk_id
                 )
-                found.append([*chain(*texts)])
+                found.append([*chain(*([text.strip()] if is_word else text for text, is_word in texts))])
         return found
 
     def align_source(self, text: str) -> tuple[list[int], list[int]]:

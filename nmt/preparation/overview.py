@@ -131,7 +131,7 @@ def report_page(report: Mapping[str, Any], train: Split, title: str) -> str:
     lengths = {
         lang: [(range(end), counts[:end].tolist())]
         for lang, counts in zip(langs, train.counts.lengths, strict=True)
-        for end in [int(np.searchsorted(np.cumsum(counts), 0.995 * counts.sum())) + 2]
+        for end in [min(int(np.searchsorted(np.cumsum(counts), 0.995 * counts.sum())) + 2, len(counts))]
     }
     seen = np.flatnonzero(train.counts.ratios)
     shown = slice(seen[0], seen[-1] + 1)

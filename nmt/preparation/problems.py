@@ -46,7 +46,7 @@ _MARKUP = regex.compile(r"</?[a-zA-Z][^<>]{0,200}>|&(?:[a-zA-Z]{2,8}|#\d{2,6}|#x
 _INVISIBLE = regex.compile(  # not joiners, which some scripts need, nor tabs
     "[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\ufeff\ue000-\uf8ff]"
 )
-_NUMBER = regex.compile(r"\d{2,}")  # a single digit is often a word on the other side
+_NUMBER = regex.compile(r"\d{2,4000}")  # a single digit is often a word on the other side; int() takes 4,300
 _IN_A_NUMBER = regex.compile(r"(?<=\d)[.,'\s\u202f](?=\d{3}\b)")
 
 

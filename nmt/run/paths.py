@@ -15,7 +15,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.atomic import check_folder, read_at_most, replace_file
+from nmt.atomic import check_folder, is_stream, read_at_most, replace_file
 from nmt.checkpoint import checkpoints_of, find_checkpoint
 from nmt.config.types import as_list, flat, say
 from nmt.errors import UserError, WriteError, reason_of
@@ -194,9 +194,10 @@ def check_folders(
     taken = {Path(config[key]).resolve(): key for key in read if config[key] is not None}
     for key in (key for key in (*files, *made, *folders) if config[key] is not None):
         path = Path(config[key])
-        if not _is_stream(path) and (other := taken.setdefault(path.resolve(), key)) != key:
+        if not is_stream(path) and (other := taken.setdefault(path.resolve(), key)) != key:
             raise UserError(f"{key}={path} is that of {other} too: give each its own")
-        above = path if key in folders else path.parent
+        place = path.resolve() if path.is_symlink() else path
+        above = place if key in folders else place.parent
         if key in files and _OTHER_PACKED & {*path.suffixes[-2:]}:
             raise UserError(
                 f"{key}={path}: text is packed as .gz, .xz or .bz2: give a name with one of these ends"
@@ -206,6 +207,8 @@ def check_folders(
         there = next(each for each in (above, *above.parents) if each.exists())
         if not there.is_dir():
             raise UserError(f"{key}={path}: {there} is a file, not a folder")
+        if not is_stream(path) and not os.access(there, os.W_OK):
+            raise UserError(f"{key}={path}: {there} cannot be written to, give another place")
         if key not in folders and path.is_dir():
             raise UserError(f"{key}={path} is a folder: give a file")
 
@@ -218,10 +221,10 @@ def grow_file(path: Path) -> Iterator[Callable[[str], None]]:
     After an exception `path` is unchanged, and the text so far is in `path`.part. Text for a .gz, .xz or .bz2 is
     packed. Streams and links are treated as in `write_atomically`.
     """
-    place, is_stream, count = path.resolve() if path.is_symlink() else path, _is_stream(path), 0
+    place, count = path.resolve() if path.is_symlink() else path, 0
     with contextlib.ExitStack() as stack:
         with _raise_write_errors(path):
-            if is_stream:
+            if is_stream(path):
                 handle: Any = stack.enter_context(path.open("a", encoding="utf-8"))
             else:
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -237,7 +240,7 @@ def grow_file(path: Path) -> Iterator[Callable[[str], None]]:
         try:
             yield write
         except BaseException:
-            if count and not is_stream:
+            if count and not is_stream(path):
                 with contextlib.suppress(OSError):
                     handle.close()
                     os.replace(new, f"{place}.part")
@@ -262,17 +265,6 @@ def write_atomically(path: Path, text: str) -> None:
     """
     with grow_file(path) as write:
         write(text)
-
-
-def _is_stream(path: Path) -> bool:
-    """True for a path that is no plain file or folder, or that a process has open, as a redirected /dev/stdout."""
-    while True:
-        path = path.parent.resolve() / path.name
-        if path.is_relative_to("/proc") or path.is_relative_to("/dev/fd"):  # on Linux, on macOS
-            return True
-        if not path.is_symlink():
-            return path.exists() and not path.is_file() and not path.is_dir()
-        path = path.parent / path.readlink()
 
 
 def score_files(directory: Path, split: str) -> tuple[Path, Path]:
