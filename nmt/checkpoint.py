@@ -58,7 +58,7 @@ _NAMED = re.compile(
 # Errors of reading a file that is no checkpoint, or an incomplete checkpoint
 BROKEN = (
     *(pickle.UnpicklingError, OSError, RuntimeError, EOFError),
-    *(LookupError, AttributeError, TypeError, ValueError, zipfile.BadZipFile),
+    *(LookupError, AttributeError, TypeError, ValueError, AssertionError, zipfile.BadZipFile),
 )
 
 
@@ -138,6 +138,8 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
     with zipfile.ZipFile(file) as archive, zipfile.ZipFile(plain, "w") as copy:
         if sum(each.file_size for each in archive.infolist()) > file.stat().st_size:
             raise ValueError("it unpacks to more than it is")
+        if any(each.compress_type for each in archive.infolist()):
+            raise ValueError("it is packed")
         for each in archive.infolist():
             content = archive.read(each)
             copy.writestr(each.filename, content)

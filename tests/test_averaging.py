@@ -44,6 +44,23 @@ EMA = ["averaging=ema", "averaging.decay=0.8"]
 KEEP = ["callbacks.checkpoint.keep=4"]
 
 
+def test_saving_before_the_first_update_changes_nothing():
+    found = []
+    for saves in (False, True):
+        module, trainer = nn.Linear(2, 2, bias=False), SimpleNamespace(global_step=0)
+        nn.init.ones_(module.weight)
+        averaging = ExponentialMovingAverage(decay=0.9, warmup=False, every_n_steps=2)
+        averaging.on_fit_start(trainer, module)
+        for trainer.global_step in (1, 2, 3, 4):
+            with torch.no_grad():
+                module.weight += trainer.global_step
+            averaging.on_train_batch_end(trainer, module, None, None, 0)
+            if saves:
+                averaging.on_save_checkpoint(trainer, module, {"state_dict": {}})
+        found.append(averaging._averages[0][0, 0].item())
+    assert found == pytest.approx([0.9 * 4 + 0.1 * 11] * 2)  # the weights are 1, 2, 4, 7, 11
+
+
 def load(file: Path) -> dict[str, Any]:
     return torch.load(file, map_location="cpu", weights_only=True)
 
@@ -196,7 +213,7 @@ def moving_averages(weights: list[Any], *, decay: float, every_n_steps: int) -> 
     found, updates = [average], 0
     for step, current in enumerate(weights[1:], 1):
         if step % every_n_steps == 0:
-            d = min(decay, (1 + updates) / (10 + updates))
+            d = min(decay, (1 + updates) / (10 + updates)) if updates or every_n_steps == 1 else 0.0
             average = {name: d * average[name] + (1 - d) * current[name].double().numpy() for name in average}
             updates += 1
         found.append(average)

@@ -3,6 +3,7 @@
 import os
 import pickle
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,13 +34,24 @@ def cut(name: str, length: int) -> Callable[[Path], None]:
     return lambda run: (run / name).write_bytes((run / name).read_bytes()[:length])
 
 
+def packed(run: Path) -> None:
+    with zipfile.ZipFile(run / CHECKPOINT) as archive:
+        content = {each: archive.read(each) for each in archive.namelist()}
+    with zipfile.ZipFile(run / CHECKPOINT, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, each in content.items():
+            archive.writestr(name, each)
+
+
 def weights(state, **others) -> Callable[[Path], None]:
     return lambda run: save_weights(run, state, **others)
 
 
-def spoiled(run: Path) -> None:
-    state = torch.load(run / CHECKPOINT, weights_only=True)["state_dict"]
-    save_weights(run, {name.removeprefix("translator."): value * torch.nan for name, value in state.items()})
+def scaled(factor: float) -> Callable[[Path], None]:
+    def change(run: Path) -> None:
+        state = torch.load(run / CHECKPOINT, weights_only=True)["state_dict"]
+        save_weights(run, {name.removeprefix("translator."): value * factor for name, value in state.items()})
+
+    return change
 
 
 CHECKPOINT, MODEL = "checkpoints/best.ckpt", "tokenizer/joint.model"
@@ -61,7 +73,9 @@ RUNS = {
     "cut checkpoint": (cut(CHECKPOINT, 1000), ["best.ckpt is broken or no checkpoint"]),
     "checkpoint of nothing": (weights({}), ["best.ckpt does not fit the configured model"]),
     "checkpoint of a tensor": (lambda run: torch.save(torch.zeros(3), run / CHECKPOINT), ["best.ckpt is broken"]),
-    "diverged": (spoiled, ["best.ckpt holds weights that are no numbers"]),
+    "diverged": (scaled(torch.nan), ["best.ckpt holds weights that are no numbers"]),
+    "weights without bounds": (scaled(1e38), ["no finite log-probability"]),
+    "packed checkpoint": (packed, ["best.ckpt is broken or no checkpoint"]),
     "data of null": (config("model: {_target_: x}\ndata: null"), ["config.yaml is broken: data holds no settings"]),
     "model without a class": (config("model: {}\ndata: {}"), ["config.yaml is broken"]),
 }  # fmt: skip

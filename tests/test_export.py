@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,23 @@ def test_the_program_beside_the_graphs_translates_as_greedy_search(name, models)
         another.output.bias += 1
         with pytest.raises(UserError, match="compute something else than the model, by 1"):
             onnx.check_graphs(another, directory)
+
+
+@pytest.mark.slow
+def test_the_program_beside_the_graphs_keeps_the_longest_length(models, tmp_path, monkeypatch, caplog):
+    needs("onnx")
+    from nmt.export import onnx
+
+    run, decoding = models["post"], replace(GREEDY, max_length=2, min_length=1)
+    monkeypatch.setitem(vars(run), "decoding", decoding)
+    onnx.write(run, tmp_path)
+    text = "".join(f"{line}\n" for line in LINES)
+    program = [sys.executable, str(tmp_path / "translate.py")]
+    ended = subprocess.run(program, input=text, capture_output=True, text=True)
+    assert ended.stdout.splitlines() == [
+        each.text for each in run.translate(LINES, replace(GREEDY, max_length=2))
+    ]
+    assert "decoding.min_length is left out" in caplog.text
 
 
 # ------------------------------------------------------------------------- safetensors, cards, the command

@@ -94,6 +94,13 @@ def test_the_exponent_nearest_to_one_of_those_as_good_as_the_best(scores, spread
     assert nearest_to_one(scores, resampled, max(scores, key=lambda alpha: scores[alpha])) == chosen
 
 
+def test_of_two_as_near_to_one_the_better_is_taken():
+    noise = np.array([-0.2, 0.2])
+    for better, other in ((ALPHAS[3], ALPHAS[7]), (ALPHAS[7], ALPHAS[3])):
+        scores = {better: 30.0, other: 29.9, 1.0: 20.0}
+        assert nearest_to_one(scores, {better: 0 * noise, other: noise, 1.0: 0 * noise}, better) == better
+
+
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"coverage_beta": 0.1}, {}])
 def test_nothing_is_chosen_if_the_exponent_ranks_nothing_or_not_alone(run, settings):
     given = replace(BEAM, length_alpha=0.7, **settings)

@@ -360,3 +360,8 @@ def test_an_animation_has_a_frame_for_each_picture_in_order(tmp_path):
         animation.seek(1)
         assert animation.convert("RGB").getpixel((0, 0)) == (0, 0, 255)
         assert animation.convert("RGB").getpixel((3, 0)) == (255, 255, 255)
+    (tmp_path / "program.png").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n"
+    )
+    with pytest.raises(OSError, match="cannot identify"):  # PostScript would be run
+        plotting.to_gif([tmp_path / "program.png"], tmp_path / "never.gif", seconds_per_frame=0.5)

@@ -599,6 +599,18 @@ def test_the_command_of_a_run_says_how_it_was_resumed(tmp_path):
     )
 
 
+def test_what_validation_searches_by_cannot_change():
+    with pytest.raises(
+        UserError, match=r"decoding\.max_length cannot change in a run that goes on: null -> 5"
+    ):
+        changes.apply_changes(
+            {"decoding": {"max_length": None}},
+            {"decoding": {"max_length": 5}},
+            ["decoding.max_length"],
+            written={},
+        )
+
+
 @pytest.mark.parametrize(
     ("wanted", "key", "message"),
     [

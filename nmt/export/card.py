@@ -73,7 +73,7 @@ def _scores(run: Run, checkpoint: str, average: int | None) -> str:
             continue
         try:
             rows += _rows(split, read_scores(file), (checkpoint, average, False))
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
             log.warning("%s is left out of the model card: %s", file, error)
     head = "| split | score | value | sacreBLEU's signature |\n|---|---|---|---|\n"
     return head + "\n".join(rows) if rows else "Not scored."

@@ -30,6 +30,8 @@ SCRIPT = "translate.py"
 TOLERANCE = 1e-4  # largest allowed difference of a logit or state between the graphs and the model
 DYNAMIC = torch.export.Dim.DYNAMIC
 
+log = logging.getLogger(__name__)
+
 
 class EncoderGraph(nn.Module):
     """Maps padded source ids [B, S] to the decoder's memory and first state, as one list of tensors."""
@@ -71,12 +73,20 @@ def write(run: Run, directory: Path) -> str:
         write_graphs(model, directory, StepGraph)
         check_graphs(model, directory)
     tokenizer.save(directory)
+    search = run.decoding
+    if left_out := [
+        f"decoding.{name}"
+        for name in ("min_length", "min_length_ratio", "no_repeat_ngram_size")
+        if getattr(search, name)
+    ]:
+        log.warning("%s is left out: %s searches without it", ", ".join(left_out), SCRIPT)
+    limits = model.max_length, search.max_length and search.max_length + 1  # with the end of sentence
     config = {
         **{name: getattr(tokenizer, name) for name in ("joint", "lowercase", "pad_id", "bos_id", "eos_id")},
         "max_source_pieces": min(MOST_PIECES, model.max_length or MOST_PIECES),
-        "max_target_pieces": model.max_length,  # null: any number
-        "max_length_ratio": run.decoding.max_length_ratio,
-        "max_length_extra": run.decoding.max_length_extra,
+        "max_target_pieces": min(filter(None, limits), default=None),  # null: any number
+        "max_length_ratio": search.max_length_ratio,
+        "max_length_extra": search.max_length_extra,
     }
     (directory / "config.json").write_text(json_text(config), "utf-8")
     shutil.copy(Path(__file__).with_name("onnx_translate.py"), directory / SCRIPT)

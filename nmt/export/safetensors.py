@@ -21,7 +21,8 @@ def _without_folder(value: Any) -> Any:
 def write(run: Run, directory: Path) -> str:
     """Write model.safetensors, config.json and the SentencePiece models; return usage instructions.
 
-    With config.yaml the folder is a run directory for this program. Of paths in it, only the last part is kept.
+    With config.yaml the folder is a run directory for this program. Of an absolute path in it, only the last part is
+    kept.
     """
     file = str(directory / "model.safetensors")
     save_model(run.translator, file, metadata={"format": "pt"})

@@ -48,7 +48,7 @@ def _content(figure: Figure, kind: str, settings: dict[str, Any], metadata: Any 
 
 def to_gif(pictures: Sequence[Path], path: str | Path, *, seconds_per_frame: float) -> None:
     """Write PNG files as an endless animation. Smaller pictures are padded with white at the right and below."""
-    frames = [Image.open(each).convert("RGB") for each in pictures]
+    frames = [Image.open(each, formats=["PNG"]).convert("RGB") for each in pictures]  # EPS would be run
     width, height = max(each.width for each in frames), max(each.height for each in frames)
     first, *rest = (
         ImageOps.expand(each, (0, 0, width - each.width, height - each.height), "white") for each in frames

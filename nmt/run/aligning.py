@@ -1,7 +1,6 @@
 """Attention over given pairs: between pieces, per layer and head, or between words."""
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -84,7 +83,7 @@ class AligningModel(Model):
             Translation(source, target, found[row].log_prob, found[row].log_prob)
             for row, (source, target) in enumerate(zip(sources, targets, strict=True))
         ]
-        return translations, {"sum": total, "per_piece": mean, "perplexity": math.exp(-mean)}
+        return translations, {"sum": total, "per_piece": mean, "perplexity": float(np.exp(-mean))}
 
     def _batches(
         self, sources: Sequence[str], targets: Sequence[str], max_tokens: int, first_line: int = 1

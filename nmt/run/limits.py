@@ -59,7 +59,7 @@ def check_decoding(settings: DecodingSettings, translator: Translator, *, num_be
             settings,
             num_best=num_best,
         )
-    except ValueError as error:
+    except (ValueError, FloatingPointError) as error:
         raise UserError(f"decoding: {error}") from error
     finally:
         translator.train(training)

@@ -1,5 +1,6 @@
 """Observations on a training and on translations, in plain words with a remedy, if a value passes its threshold."""
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,6 +52,8 @@ TEXTS = {
     "unknown_pieces": "{value:.1%} of the sources or translations have unknown pieces. Train with text that has their "
     "characters. For data.tokenizer.model_type=word, raise vocab_size or give decoding.replace_unknown=true",
 }
+log = logging.getLogger(__name__)
+
 Observation = dict[str, Any]  # name and value for programs, text for a person
 Validations = Sequence[Mapping[str, Any]]  # step, train/loss (logged last) and scores, in order of steps
 FILE = "validations.json"  # in a run directory
@@ -180,4 +183,9 @@ def observe(run: Any, rows: Any, texts: Sequence[str], *, trained: bool) -> list
     found = observe_translations(sources, texts, list(rows["tgt"]), num_unknown=num_unknown)
     if not trained or best is None:
         return found
-    return observe_training(read_validations(run.directory), monitor=best.monitor, mode=best.mode) + found
+    try:
+        validations = read_validations(run.directory)
+        return observe_training(validations, monitor=best.monitor, mode=best.mode) + found
+    except (AttributeError, TypeError, UserError) as error:  # a stranger's run; its translations are scored
+        log.warning("nothing is said about the training: %s", error)
+        return found

@@ -160,7 +160,7 @@ class TranslatingModel(Model):
                     raise UserError(
                         f"the prefix of line {numbers[rows[error.row]]} {error.reason}"
                     ) from error
-                except ValueError as error:
+                except (ValueError, FloatingPointError) as error:
                     raise UserError(str(error)) from error
                 for row, hypotheses in zip(rows, found, strict=True):
                     best, *others = (

@@ -35,7 +35,15 @@ CHANGEABLE = (
     "trainer.num_nodes",
 )
 # Exceptions, because best.ckpt and early stopping compare all validations. (`metrics` is for the test set alone.)
-FIXED = ("callbacks.score.lowercase", "callbacks.score.metrics", "callbacks.score.metrics.*")
+FIXED = (
+    *("callbacks.score.lowercase", "callbacks.score.metrics", "callbacks.score.metrics.*"),
+    *(
+        "decoding.max_length*",
+        "decoding.min_length*",
+        "decoding.no_repeat_ngram_size",
+        "decoding.replace_unknown",
+    ),
+)
 # Sections from which only numbers and `_TEXTS` of a run are taken
 ACTING = ("callbacks", "logger", "trainer")
 _NEEDED: dict[str, Any] = {
@@ -52,6 +60,8 @@ def check_stored(stored: DictConfig, run_dir: Path) -> dict[str, Any]:
     """The configuration of a run, with its paths moved to the current run directory. Raises UserError."""
     loaded: Any = OmegaConf.to_container(stored)
     missing = [key for key in _NEEDED if not isinstance(loaded.get(key), _NEEDED[key])]
+    if not isinstance(loaded.get("logger") or {}, dict):
+        missing.append("logger")
     if not missing and "tokenizer" not in loaded["data"]:
         missing = ["data.tokenizer"]
     if missing:

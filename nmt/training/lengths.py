@@ -102,7 +102,7 @@ def nearest_to_one(scores: Mapping[float, float], resampled: Mapping[float, Any]
     """
     worse = {alpha: abs(score - scores[best]) for alpha, score in scores.items()}
     as_good = [each for each in scores if worse[each] <= np.std(resampled[each] - resampled[best])]
-    return min(as_good, key=lambda alpha: (abs(alpha - 1), worse[alpha]))
+    return min(as_good, key=lambda alpha: (round(abs(alpha - 1), 6), worse[alpha]))
 
 
 def _best(found: Translation, alpha: float) -> str:

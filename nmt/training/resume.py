@@ -30,6 +30,7 @@ from nmt.errors import UserError, command, first_line
 from nmt.run import provenance
 from nmt.run.data import read_splits
 from nmt.run.loading import load_translator
+from nmt.run.paths import write_config
 from nmt.training import changes
 from nmt.training.memory import is_out_of_memory
 from nmt.training.scoring import cost, cost_so_far, log_final, score, scores_after
@@ -83,6 +84,7 @@ def resume_run(
         print(f"{run_dir} has finished ({reason}); scoring it")
         if lines:
             provenance.note_command(run_dir, overrides, resumes=True)
+            write_config(run_dir, OmegaConf.create(config))
         kernels.use(resumed.kernels)
         splits = read_splits(resumed.data, trusted=cfg.trusted, stored=stored_data)
         split, scores = score(resumed, run_dir, splits, device="auto", training=training)

@@ -244,8 +244,8 @@ def take_start(cfg: DictConfig, origin: Path) -> tuple[dict[str, Tensor], Path]:
     Logs the settings of the model that differ: loading weights finds only some, not heads.
     """
     there, file = load_config(origin), checkpoint_file(origin, "best")
-    if "tokenizer" not in there.data:
-        raise UserError(f"{origin / 'config.yaml'} is broken: it has no data.tokenizer")
+    if not OmegaConf.is_dict(there.data.get("tokenizer")) or "joint" not in there.data.tokenizer:
+        raise UserError(f"{origin / 'config.yaml'} is broken: it has no data.tokenizer.joint")
     models = model_files(origin / "tokenizer", joint=there.data.tokenizer.joint)
     cfg.data.tokenizer = {
         **there.data.tokenizer,

@@ -10,6 +10,7 @@ import lightning as L
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
+from PIL import Image
 
 from nmt import alignment, distributed, plotting
 from nmt.analysis.explanation import explain
@@ -104,7 +105,10 @@ class DrawAlignments(Callback):
             pictures = sorted(self.directory.glob("val_[0-9]*_step_*.png"))
             for name, steps in groupby(pictures, key=lambda file: file.name.partition("_step_")[0]):
                 frames = list(steps)[-MOST_FRAMES:]
-                plotting.to_gif(frames, self.directory / f"{name}.gif", seconds_per_frame=0.8)
+                try:
+                    plotting.to_gif(frames, self.directory / f"{name}.gif", seconds_per_frame=0.8)
+                except (OSError, ValueError, Image.DecompressionBombError) as error:  # an earlier picture
+                    log.warning("%s/%s.gif is not drawn: %s", self.directory, name, error)
 
     def _draw(self, trainer: L.Trainer, model: AligningModel, data: TranslationDataModule, row: int) -> None:
         sentence = data.val_text[row]

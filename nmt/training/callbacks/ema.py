@@ -17,8 +17,8 @@ class ExponentialMovingAverage(Callback):
 
     After every `every_n_steps`-th optimizer step the average a, at first the initial weights, follows the weights w:
     `a <- d_t a + (1 - d_t) w`, in float32 or better. t counts the updates from 0; `d_t` is `decay`, or with `warmup`
-    `min(decay, (1 + t) / (10 + t))`, which soon forgets the initial weights. A validation or checkpoint before the
-    first update sets a to w.
+    `min(decay, (1 + t) / (10 + t))`, which soon forgets the initial weights. If `every_n_steps` is above 1, d_0 is 0: a
+    validation or checkpoint before the first update sets a to w, which must not change what follows.
 
     The model has the averaged weights during each validation. A checkpoint has them as `state_dict`, and the weights of
     training as `current_model_state`, as with Lightning's `WeightAveraging`. That callback is not used: it overwrites
@@ -56,7 +56,8 @@ class ExponentialMovingAverage(Callback):
             return
         self._step = trainer.global_step
         if self._step % self.every_n_steps == 0:
-            decay = decay_after(self.num_updates, self.decay, warmup=self.warmup)
+            is_first = self.num_updates == 0 and self.every_n_steps > 1
+            decay = 0.0 if is_first else decay_after(self.num_updates, self.decay, warmup=self.warmup)
             update(self._averages, list(pl_module.parameters()), decay)
             self.num_updates += 1
 

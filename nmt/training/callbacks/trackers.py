@@ -40,6 +40,8 @@ class Wandb(WandbLogger):
 
         for key in more.keys() - {*_arguments(wandb.init), *_arguments(WandbLogger)}:
             raise UserError(f"logger.wandb.{key}: wandb.init has no such setting: leave it out")
+        if (settings := Path(save_dir) / "wandb" / "settings").exists():  # W&B would read it in this folder
+            raise UserError(f"{settings} names a server, which a run may not choose: remove it")
         self._id_file = Path(save_dir) / "wandb.id"
         super().__init__(save_dir=save_dir, project=project, id=_read_id(self._id_file), **more)
         del self._wandb_init["anonymous"]  # wandb warns about it
@@ -97,12 +99,12 @@ class MLFlow(MLFlowLogger):
     def experiment(self) -> Any:
         """The MLflow client; its run is started at the first access, on rank 0 only."""
         if not self._initialized and rank_zero_only.rank == 0:  # type: ignore[attr-defined]
-            place = super().experiment.get_run(self._run_id).info.artifact_uri
-            own = self._artifacts.resolve()
-            if self._is_own and not Path(place.removeprefix("file://")).resolve().is_relative_to(own):
+            place = Path(super().experiment.get_run(self._run_id).info.artifact_uri.removeprefix("file://"))
+            is_plain = place.is_absolute() and "%" not in str(place)  # MLflow reads others in ways of its own
+            if self._is_own and not (is_plain and place.resolve().is_relative_to(self._artifacts.resolve())):
                 raise UserError(
-                    f"logger.mlflow: its store was moved here from {Path(place).parents[2]}, where MLflow would go on "
-                    "writing: go on with other loggers (logger=tensorboard), or set MLFLOW_TRACKING_URI"
+                    f"logger.mlflow: its store was moved here from {place.parent.parent.parent}, where MLflow would "
+                    "go on writing: go on with other loggers (logger=tensorboard), or set MLFLOW_TRACKING_URI"
                 )
             write_atomically(self._id_file, str(self._run_id))
         return super().experiment
