@@ -599,6 +599,11 @@ def test_the_command_of_a_run_says_how_it_was_resumed(tmp_path):
     )
 
 
+def test_a_logger_that_is_no_section_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"config.yaml is broken: .*logger"):
+        changes.check_stored(OmegaConf.create({"logger": "abc"}), tmp_path)
+
+
 def test_what_validation_searches_by_cannot_change():
     with pytest.raises(
         UserError, match=r"decoding\.max_length cannot change in a run that goes on: null -> 5"

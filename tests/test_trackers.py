@@ -206,6 +206,30 @@ def test_a_table_and_a_picture_reach_every_logger_that_takes_them():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "uri", ["{own}/..%2F..%2Fplace", "logs/mlflow", "file://host{own}/a", "http://host{own}/a"]
+)
+def test_a_stored_place_that_mlflow_reads_in_its_own_way_is_refused(uri, installed, tmp_path, monkeypatch):
+    if "mlflow" not in installed:
+        pytest.skip("MLflow is not installed")
+    monkeypatch.setattr(trackers, "_STORE", None)
+    logger = trackers.MLFlow(save_dir=str(tmp_path), experiment_name="x", run_name="y", tracking_uri=None)
+    info = SimpleNamespace(artifact_uri=uri.format(own=tmp_path / "mlflow"))
+    client = SimpleNamespace(get_run=lambda _: SimpleNamespace(info=info))
+    monkeypatch.setattr(trackers.MLFlowLogger, "experiment", property(lambda self: client))
+    with pytest.raises(UserError, match="where MLflow would go on writing"):
+        assert logger.experiment
+
+
+def test_settings_of_wandb_in_a_run_are_refused(installed, tmp_path):
+    if "wandb" not in installed:
+        pytest.skip("W&B is not installed")
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "settings").write_text("[default]\nbase_url = http://localhost:1\n")
+    with pytest.raises(UserError, match="settings names a server"):
+        trackers.Wandb(save_dir=str(tmp_path), project="x")
+
+
 def test_a_moved_store_of_mlflow_is_refused_before_it_writes_elsewhere(
     run_dir, installed, tmp_path, monkeypatch
 ):
