@@ -68,6 +68,11 @@ def is_stream(path: Path) -> bool:
         path = path.parent / path.readlink()
 
 
+def follow_link(path: Path) -> Path:
+    """The path that a link leads to; a path that is no link as it is."""
+    return path.resolve() if path.is_symlink() else path
+
+
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
     """Write files that belong together: if any cannot be written, all stay as they were. Raises WriteError.
 
@@ -83,8 +88,7 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
                         stream.write(content)
                     continue
                 path.parent.mkdir(parents=True, exist_ok=True)
-                place = path.resolve() if path.is_symlink() else path
-                all_written.enter_context(replace_file(place)).write_bytes(content)
+                all_written.enter_context(replace_file(follow_link(path))).write_bytes(content)
     except OSError as error:
         raise WriteError(path, error) from error
 

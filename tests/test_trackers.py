@@ -221,6 +221,7 @@ def test_a_stored_place_that_mlflow_reads_in_its_own_way_is_refused(uri, install
         assert logger.experiment
 
 
+@pytest.mark.slow
 def test_settings_of_wandb_in_a_run_are_refused(installed, tmp_path):
     if "wandb" not in installed:
         pytest.skip("W&B is not installed")
@@ -230,6 +231,7 @@ def test_settings_of_wandb_in_a_run_are_refused(installed, tmp_path):
         trackers.Wandb(save_dir=str(tmp_path), project="x")
 
 
+@pytest.mark.slow
 def test_a_moved_store_of_mlflow_is_refused_before_it_writes_elsewhere(
     run_dir, installed, tmp_path, monkeypatch
 ):

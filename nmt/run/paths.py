@@ -15,7 +15,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.atomic import check_folder, is_stream, read_at_most, replace_file
+from nmt.atomic import check_folder, follow_link, is_stream, read_at_most, replace_file
 from nmt.checkpoint import checkpoints_of, find_checkpoint
 from nmt.config.types import as_list, flat, say
 from nmt.errors import UserError, WriteError, reason_of
@@ -194,10 +194,10 @@ def check_folders(
     taken = {Path(config[key]).resolve(): key for key in read if config[key] is not None}
     for key in (key for key in (*files, *made, *folders) if config[key] is not None):
         path = Path(config[key])
-        if not is_stream(path) and (other := taken.setdefault(path.resolve(), key)) != key:
+        is_plain = not is_stream(path)
+        if is_plain and (other := taken.setdefault(path.resolve(), key)) != key:
             raise UserError(f"{key}={path} is that of {other} too: give each its own")
-        place = path.resolve() if path.is_symlink() else path
-        above = place if key in folders else place.parent
+        above = follow_link(path) if key in folders else follow_link(path).parent
         if key in files and _OTHER_PACKED & {*path.suffixes[-2:]}:
             raise UserError(
                 f"{key}={path}: text is packed as .gz, .xz or .bz2: give a name with one of these ends"
@@ -207,7 +207,7 @@ def check_folders(
         there = next(each for each in (above, *above.parents) if each.exists())
         if not there.is_dir():
             raise UserError(f"{key}={path}: {there} is a file, not a folder")
-        if not is_stream(path) and not os.access(there, os.W_OK):
+        if is_plain and not os.access(there, os.W_OK):
             raise UserError(f"{key}={path}: {there} cannot be written to, give another place")
         if key not in folders and path.is_dir():
             raise UserError(f"{key}={path} is a folder: give a file")
@@ -221,15 +221,15 @@ def grow_file(path: Path) -> Iterator[Callable[[str], None]]:
     After an exception `path` is unchanged, and the text so far is in `path`.part. Text for a .gz, .xz or .bz2 is
     packed. Streams and links are treated as in `write_atomically`.
     """
-    place, count = path.resolve() if path.is_symlink() else path, 0
+    place, is_plain, count = follow_link(path), not is_stream(path), 0
     with contextlib.ExitStack() as stack:
         with _raise_write_errors(path):
-            if is_stream(path):
-                handle: Any = stack.enter_context(path.open("a", encoding="utf-8"))
-            else:
+            if is_plain:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 new = stack.enter_context(replace_file(place))
-                handle = stack.enter_context(opener(path)(new, "wt", encoding="utf-8", newline="\n"))
+                handle: Any = stack.enter_context(opener(path)(new, "wt", encoding="utf-8", newline="\n"))
+            else:
+                handle = stack.enter_context(path.open("a", encoding="utf-8"))
 
         def write(text: str) -> None:
             nonlocal count
@@ -240,7 +240,7 @@ def grow_file(path: Path) -> Iterator[Callable[[str], None]]:
         try:
             yield write
         except BaseException:
-            if count and not is_stream(path):
+            if count and is_plain:
                 with contextlib.suppress(OSError):
                     handle.close()
                     os.replace(new, f"{place}.part")

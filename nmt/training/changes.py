@@ -36,13 +36,13 @@ CHANGEABLE = (
 )
 # Exceptions, because best.ckpt and early stopping compare all validations. (`metrics` is for the test set alone.)
 FIXED = (
-    *("callbacks.score.lowercase", "callbacks.score.metrics", "callbacks.score.metrics.*"),
-    *(
-        "decoding.max_length*",
-        "decoding.min_length*",
-        "decoding.no_repeat_ngram_size",
-        "decoding.replace_unknown",
-    ),
+    "callbacks.score.lowercase",
+    "callbacks.score.metrics",
+    "callbacks.score.metrics.*",
+    "decoding.max_length*",
+    "decoding.min_length*",
+    "decoding.no_repeat_ngram_size",
+    "decoding.replace_unknown",
 )
 # Sections from which only numbers and `_TEXTS` of a run are taken
 ACTING = ("callbacks", "logger", "trainer")
